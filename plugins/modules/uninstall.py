@@ -212,7 +212,7 @@ from ..module_utils.pools.derive import derive
 from ..module_utils.pools.plan import Plan
 from ..module_utils.sharing.verification import restart_mig_manager
 from ..module_utils.uninstall.objects import Components, read_components
-from ..module_utils.uninstall.stage import Stage
+from ..module_utils.uninstall.removal import Stage
 from ..module_utils.uninstall.stages import AfterHelm, BeforeHelm, NewNodes
 
 OPTIONS: dict[str, dict[str, t.Any]] = {

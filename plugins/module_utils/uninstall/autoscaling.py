@@ -26,7 +26,7 @@ from ..kube.fields import name_of
 from ..nodegroups.autoscaling_objects import merge_priorities, priorities_text, recorded_priorities
 from ..nodegroups.scaling_state import limit_entries, recorded_limits, scaled_machine_set, with_limits, without_limits
 from ..nodes.ownership import is_created_by_collection, machine_set_owner, set_record
-from .stage import EXISTS, Removal, deletion, is_created
+from .removal import EXISTS, Removal, deletion, is_created
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client

@@ -35,7 +35,7 @@ from ..kube.fields import is_deleting
 from ..kube.objects import Permission
 from ..kube.paths import NAMESPACES, NODE_FEATURE_DISCOVERY, PODS, Kind, known_kind, object_path
 from ..nodes.pods import CONFIGMAP_PODS_SELECTOR
-from .stage import (
+from .removal import (
     COPIED,
     Removal,
     applied_labels,

@@ -65,7 +65,7 @@ from .objects import (
     named_license_objects,
     namespace_removal,
 )
-from .stage import (
+from .removal import (
     COPIED,
     KEEP_PARTITIONED,
     NO_ENTRIES,

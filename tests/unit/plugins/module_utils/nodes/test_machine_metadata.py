@@ -22,7 +22,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import (
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import membership_edit
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.rollout import quarantine_patch, uncordon_patch
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import restore_node
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import restore_node
 from tests.helpers.fleet import node, pool
 
 Object = dict[str, Any]

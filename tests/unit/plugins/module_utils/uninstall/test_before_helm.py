@@ -15,7 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.core.errors import Inval
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import POOL_OWNER
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall import stage as stage_file
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall import removal
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall import stages as before_helm
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import ComponentRemoval, Components
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import BeforeHelm
@@ -108,8 +108,8 @@ def test_pods_with_gpus_end_the_run_before_any_node_changes(
     monkeypatch: pytest.MonkeyPatch, pods: list[PodOnNode], words: str
 ) -> None:
     listed = mock.Mock(gpu_pods={"a100-1": pods, "other": [PodOnNode("a", "b", "c", {"nvidia.com/gpu": 1})]})
-    monkeypatch.setattr(stage_file, "pods_by_node", mock.Mock(return_value=listed))
-    monkeypatch.setattr(stage_file, "pods_on", mock.Mock())
+    monkeypatch.setattr(removal, "pods_by_node", mock.Mock(return_value=listed))
+    monkeypatch.setattr(removal, "pods_on", mock.Mock())
     run = stage()
     monkeypatch.setattr(run, "patch_nodes", mock.Mock())
     assert [words in text for text in run.warnings()] == ([True] if words else [])

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import
     Components,
     read_components,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import Removal
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import Removal
 from ansible_collections.accel.gpu.plugins.modules.uninstall import consequence_of
 
 Object = dict[str, Any]

@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import
     created_removals,
     named_license_objects,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import UninstallResult
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import UninstallResult
 
 Object = dict[str, Any]
 

@@ -16,7 +16,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Clien
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import POOL_OWNER
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import MigReset
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import MigReset
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import driver_warning
 
 Object = dict[str, Any]

@@ -21,7 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import (
     metadata_edit,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import NodeMetadata
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import (
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import (
     AgentEntries,
     NodeRestoration,
     former_parts,

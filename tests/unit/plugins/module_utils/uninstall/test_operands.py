@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import unfinished_daemonsets
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import unfinished_daemonsets
 
 Object = dict[str, Any]
 

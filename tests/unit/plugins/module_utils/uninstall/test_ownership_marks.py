@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import (
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import (
     applied_labels,
     is_marked,
     spec_managers,

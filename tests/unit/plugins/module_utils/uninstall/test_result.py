@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.messages import MAX_LISTED
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import NodeEdit
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import UninstallResult
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import UninstallResult
 
 
 def edited(number: int) -> NodeEdit:

@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiEr
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import NOT_CHECKED
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import NodeEdit
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stage import Stage
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import Stage
 
 MISSING_RIGHT = ApiError('User "u" cannot patch resource "nodes"', status=403)
 
