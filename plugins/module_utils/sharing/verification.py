@@ -11,7 +11,7 @@ import functools
 import math
 import time
 import typing as t
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..catalog import operands
 from ..catalog.names import (
@@ -316,6 +316,23 @@ class ObservedNodes(t.NamedTuple):
     wait_timeout: float = 0.0
 
 
+@dataclass
+class _Seen:
+    """What a wait has seen of the nodes since `state` was read. compared_at: when newly discovered nodes are compared with the pools; infinite without any."""
+
+    state: ClusterState
+    nodes: dict[str, Node]
+    findings: dict[str, NodeDrift]
+    undiscovered: set[str]
+    version: str
+    compared_at: float = math.inf
+
+    @property
+    def settled(self) -> bool:
+        """Whether no further event can change the result."""
+        return all_final(self.findings) and not self.undiscovered
+
+
 class ReadinessWatch:
     """Verifies nodes and waits for them; nodes outside the scope are not verified."""
 
@@ -338,79 +355,82 @@ class ReadinessWatch:
         changed_at: the time of the last change, on the clock of time.monotonic().
         """
         limit = self._context.wait_timeout
-        nodes = dict(state.nodes)
-        findings = self.findings(state)
-        undiscovered = self._undiscovered(nodes, state)
-        total = len(state.changes.pool_of)
-        version = state.resource_version
-        discovered_at: float | None = None
-        operands_checked: float | None = None
-        nfd_until = time.monotonic() + _NFD_WAIT
-        while not all_final(findings) or undiscovered:
-            seconds_left = changed_at + limit - time.monotonic()
-            unlabeled = {name for name in undiscovered if not nodes[name].has_nfd_labels}
-            if unlabeled and time.monotonic() >= nfd_until:
+        seen = self._seen(state)
+        ends_at, nfd_until, looks_at = changed_at + limit, time.monotonic() + _NFD_WAIT, -math.inf
+        while not seen.settled:
+            now = time.monotonic()
+            unlabeled = {name for name in seen.undiscovered if not seen.nodes[name].has_nfd_labels}
+            if unlabeled and now >= nfd_until:
                 # NFD may be configured to set no label on nodes without GPUs.
-                undiscovered -= unlabeled
+                seen.undiscovered -= unlabeled
                 continue
-            if unlabeled:
-                seconds_left = min(seconds_left, nfd_until - time.monotonic())
-            if self._waiting_for_discovery(nodes, findings, undiscovered):
-                if operands_checked is None or time.monotonic() - operands_checked >= OPERANDS_INTERVAL:
-                    self._find_failing(nodes, state, findings, undiscovered)
-                    operands_checked = time.monotonic()
-                    continue
-                seconds_left = min(seconds_left, operands_checked + OPERANDS_INTERVAL - time.monotonic())
-            if discovered_at is not None and time.monotonic() >= discovered_at + _COLLECT:
-                state = self._context.reader.compare(nodes, version)
-                nodes, discovered_at, total = dict(state.nodes), None, len(state.changes.pool_of)
-                findings, undiscovered = self.findings(state), self._undiscovered(nodes, state)
-                if state.changes.changed:
-                    return ObservedNodes(state, findings, sorted(undiscovered), limit)
+            waiting = self._waiting_for_discovery(seen.nodes, seen.findings, seen.undiscovered)
+            if waiting and now >= looks_at:
+                self._find_failing(seen.nodes, seen.state, seen.findings, seen.undiscovered)
+                looks_at = time.monotonic() + OPERANDS_INTERVAL
                 continue
-            if discovered_at is not None:
-                seconds_left = min(seconds_left, discovered_at + _COLLECT - time.monotonic())
-            if seconds_left <= 0:
+            if now >= seen.compared_at:
+                seen = self._seen(self._context.reader.compare(seen.nodes, seen.version))
+                if seen.state.changes.changed:
+                    return ObservedNodes(seen.state, seen.findings, sorted(seen.undiscovered), limit)
+                continue
+            if now >= ends_at:
                 break
-            seconds_left = min(seconds_left, self._until_labels_are_late(findings))
-            self._context.progress.report(progress_text(undiscovered), total - len(findings), total)
-            try:
-                for event in self._context.client.watch(
-                    NODES, resource_version=version, timeout=max(seconds_left, 1.0)
-                ):
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    node = parse_node(event["object"])
-                    previous = nodes.get(node.name)
-                    if event["type"] == "DELETED":
-                        nodes.pop(node.name, None)
-                        findings.pop(node.name, None)
-                        undiscovered.discard(node.name)
-                    else:
-                        nodes[node.name] = node
-                        if node.discovered:
-                            self.failing.pop(node.name, None)
-                        self._update(node, state, findings)
-                        self._update_undiscovered(node, state, undiscovered)
-                        if node.discovered and not (previous and previous.discovered):
-                            discovered_at = discovered_at or time.monotonic()
-                    if all_final(findings) and not undiscovered:
-                        break
-                    self._context.progress.report(progress_text(undiscovered), total - len(findings), total)
-                    if discovered_at is not None and time.monotonic() > discovered_at + _COLLECT:
-                        break
-            except ApiError as error:
-                if not error.gone:
-                    raise
-                # The server no longer has this version, so start again with a list.
-                state = self._context.reader.read()
-                nodes, version = dict(state.nodes), state.resource_version
-                findings = self.findings(state)
-                undiscovered = self._undiscovered(nodes, state)
-        if discovered_at is not None:
-            fresh = self._context.reader.compare(nodes, version)
-            return ObservedNodes(fresh, self.findings(fresh), sorted(undiscovered), limit)
-        end = replace(state, nodes=nodes, resource_version=version)
-        return ObservedNodes(end, findings, sorted(undiscovered), limit)
+            wake_ups = [
+                ends_at,
+                seen.compared_at,
+                nfd_until if unlabeled else math.inf,
+                looks_at if waiting else math.inf,
+            ]
+            wake_ups.append(now + self._until_labels_are_late(seen.findings))
+            seen = self._follow(seen, min(wake_ups))
+        if seen.compared_at < math.inf:
+            fresh = self._context.reader.compare(seen.nodes, seen.version)
+            return ObservedNodes(fresh, self.findings(fresh), sorted(seen.undiscovered), limit)
+        end = replace(seen.state, nodes=seen.nodes, resource_version=seen.version)
+        return ObservedNodes(end, seen.findings, sorted(seen.undiscovered), limit)
+
+    def _seen(self, state: ClusterState) -> _Seen:
+        nodes = dict(state.nodes)
+        return _Seen(state, nodes, self.findings(state), self._undiscovered(nodes, state), state.resource_version)
+
+    def _follow(self, seen: _Seen, until: float) -> _Seen:
+        """Update what was seen with the events of the nodes until all are settled, a discovered node must be compared, or this time is reached."""
+        total = len(seen.state.changes.pool_of)
+        self._context.progress.report(progress_text(seen.undiscovered), total - len(seen.findings), total)
+        try:
+            for event in self._context.client.watch(
+                NODES, resource_version=seen.version, timeout=max(until - time.monotonic(), 1.0)
+            ):
+                self._apply(event, seen)
+                if seen.settled:
+                    return seen
+                self._context.progress.report(progress_text(seen.undiscovered), total - len(seen.findings), total)
+                if time.monotonic() > seen.compared_at:
+                    return seen
+        except ApiError as error:
+            if not error.gone:
+                raise
+            # The server no longer has this version, so start again with a list.
+            return replace(self._seen(self._context.reader.read()), compared_at=seen.compared_at)
+        return seen
+
+    def _apply(self, event: t.Mapping[str, t.Any], seen: _Seen) -> None:
+        seen.version = event["object"]["metadata"]["resourceVersion"]
+        node = parse_node(event["object"])
+        previous = seen.nodes.get(node.name)
+        if event["type"] == "DELETED":
+            seen.nodes.pop(node.name, None)
+            seen.findings.pop(node.name, None)
+            seen.undiscovered.discard(node.name)
+            return
+        seen.nodes[node.name] = node
+        if node.discovered:
+            self.failing.pop(node.name, None)
+        self._update(node, seen.state, seen.findings)
+        self._update_undiscovered(node, seen.state, seen.undiscovered)
+        if node.discovered and not (previous and previous.discovered):
+            seen.compared_at = min(seen.compared_at, time.monotonic() + _COLLECT)
 
     def findings(self, state: ClusterState) -> dict[str, NodeDrift]:
         """The differences from the declaration, by node. Nodes that are not ready are omitted, because they are reported elsewhere."""
