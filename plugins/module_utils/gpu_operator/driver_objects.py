@@ -215,8 +215,6 @@ def uncovered_problems(
 # the label accel.gpu/pool, and pools without `driver` also get an object. Since v26.7, one more object is the default for all other nodes.
 # Removing a declaration does not remove an object: a pool keeps its driver when `driver` is removed, and an object stays when its pool is removed.
 
-_Keep = t.Callable[[t.Sequence[Object]], list[Object]]
-
 # The default object has a name that no pool's object can have.
 PREFIX, DEFAULT_NAME = "accel-gpu-", "accel-gpu"
 
@@ -337,7 +335,7 @@ def plan_driver_objects(
         return DriverObjects(live=tuple(drivers), owners=owners, own_policies=own_policies)
     membership = assign_pools(plan.pools, nodes)
     pool_of = {name: pool for pool, names in membership.by_pool.items() for name in names}
-    base, others = inherited_driver(policy), _other_tolerations(plan, policy)
+    inherited = _Inherited(plan, inherited_driver(policy), _other_tolerations(plan, policy), nodes)
     switched = uses_driver_objects(policy.get("spec") or {})
     changes: list[DriverObjectChange] = []
     problems: list[str] = []
@@ -347,31 +345,24 @@ def plan_driver_objects(
         if name in foreign:
             problems.append(name_problem(name, f"pool {pool.name}"))
             continue
-        live = own.get(name)
-        body, note = _desired(pool, live, base, others, _keep(plan, live, nodes))
+        body, note = inherited.desired(pool, own.get(name))
         notes += [note] if note else []
-        problems += object_problems(pool, live, body)
-        members = [node for node in nodes if pool_of.get(node.name) == pool.name]
-        change = _change(live, body, pool.name)
-        if change is None:
-            continue
-        rolled = [node.name for node in members if _rolls(node, change, owners)] if switched else []
-        changes.append(replace(change, nodes=tuple(rolled), members=tuple(node.name for node in members)))
-    default = None
+        problems += object_problems(pool, own.get(name), body)
+        change = _change(own.get(name), body, pool.name)
+        if change is not None:
+            members = [node for node in nodes if pool_of.get(node.name) == pool.name]
+            rolled = [node.name for node in members if _rolls(node, change, owners)] if switched else []
+            changes.append(replace(change, nodes=tuple(rolled), members=tuple(node.name for node in members)))
     if own_policies and not any(is_default(item) and item is not own.get(DEFAULT_NAME) for item in drivers):
         if DEFAULT_NAME in foreign:
             problems.append(name_problem(DEFAULT_NAME, "the default for nodes without a pool"))
-        else:
-            default = _default_change(
-                plan, own.get(DEFAULT_NAME), base, others, _keep(plan, own.get(DEFAULT_NAME), nodes)
-            )
-    if default is not None:
-        rolled = [node.name for node in nodes if owners.get(node.name) == DEFAULT_NAME] if not default.is_new else []
-        changes.append(replace(default, nodes=tuple(rolled if default.reasons else ())))
+        elif (default := inherited.default_change(own.get(DEFAULT_NAME))) is not None:
+            restarts = bool(default.reasons) and not default.is_new
+            rolled = [node.name for node in nodes if owners.get(node.name) == DEFAULT_NAME] if restarts else []
+            changes.append(replace(default, nodes=tuple(rolled)))
     names = {object_name(pool.name) for pool in plan.pools}
-    problems += overlap_problems(
-        plan, [item for item in drivers if item["metadata"]["name"] not in names], nodes, pool_of
-    )
+    others = [item for item in drivers if item["metadata"]["name"] not in names]
+    problems += overlap_problems(plan, others, nodes, pool_of)
     if (not switched or not own) and not own_policies:
         problems += uncovered_problems(drivers, nodes, pool_members(membership))
     notes += [_orphan_note(item, owners) for name, item in sorted(own.items()) if name not in {*names, DEFAULT_NAME}]
@@ -387,6 +378,50 @@ def plan_driver_objects(
     )
 
 
+@dataclass(frozen=True)
+class _Inherited:
+    """What the objects take from the ClusterPolicy: the driver settings `base`, and the tolerations of other components."""
+
+    plan: Plan
+    base: Object
+    tolerations: t.Sequence[Object]
+    nodes: t.Sequence[Node]
+
+    def desired(self, pool: PoolPlan, live: Document | None) -> tuple[Object, str]:
+        """The object of a pool, and a note if the pool no longer declares its driver."""
+        driver, note = pool.driver, ""
+        if driver is None and live is not None:
+            driver = recorded_driver(live)
+            if driver is not None:
+                note = (
+                    f"Pool {pool.name} no longer declares its driver; its nodes keep the driver of NVIDIADriver {live['metadata']['name']} "
+                    f"({_short(driver)}). To switch them to the driver of the ClusterPolicy, declare driver: {{}}."
+                )
+        own = [toleration_of(taint) for taint in pool.registration.taints]
+        spec = {
+            **(declared_spec(driver, self.base) if driver else dict(self.base)),
+            "nodeSelector": {POOL_LABEL: pool.name},
+            "tolerations": self._with_needed([*self.tolerations, *own], live),
+        }
+        return _body(object_name(pool.name), spec, driver), note
+
+    def default_change(self, live: Document | None) -> DriverObjectChange | None:
+        """The change to the default object, which operators support since v26.7; None if nothing changes."""
+        tolerations = [*self.tolerations, *self.plan.policy.tolerations]
+        spec = {**self.base, "default": True, "tolerations": self._with_needed(tolerations, live)}
+        return _change(live, _body(DEFAULT_NAME, spec, None), "")
+
+    def _with_needed(self, tolerations: t.Sequence[Object], live: Document | None) -> list[Object]:
+        """The desired tolerations, and the current ones of an object that the taints of its nodes still require.
+
+        A new object gets the tolerations that the ClusterPolicy keeps, because the object's nodes had the driver of the ClusterPolicy.
+        """
+        selector = driver_node_selector(live) if live is not None else {}
+        taints = [taint for node in self.nodes if selector.items() <= node.labels.items() for taint in node.taints]
+        held = self.plan.policy.kept_tolerations if live is None else get_nested(live, "spec", "tolerations") or ()
+        return _sorted([*tolerations, *needed_tolerations(held, tolerations, taints)])
+
+
 def object_name(pool: str) -> str:
     """The name of a pool's object, which is also the value of a label (nvidia.com/gpu-operator.driver.owner)."""
     name = f"{PREFIX}{pool}"
@@ -400,27 +435,6 @@ def recorded_driver(live: Document) -> Object | None:
     """The `driver` that the pool declared when the object was written, read from the object's annotation; None if the pool declared no driver."""
     annotations = live["metadata"].get("annotations") or {}
     return parse_json(annotations.get(DRIVER_ANNOTATION), dict)
-
-
-def _desired(
-    pool: PoolPlan, live: Document | None, base: Document, others: t.Sequence[Object], keep: _Keep
-) -> tuple[Object, str]:
-    """The object, and a note if the pool no longer declares its driver."""
-    driver, note = pool.driver, ""
-    if driver is None and live is not None:
-        driver = recorded_driver(live)
-        if driver is not None:
-            note = (
-                f"Pool {pool.name} no longer declares its driver; its nodes keep the driver of NVIDIADriver {live['metadata']['name']} "
-                f"({_short(driver)}). To switch them to the driver of the ClusterPolicy, declare driver: {{}}."
-            )
-    own = [toleration_of(taint) for taint in pool.registration.taints]
-    spec = {
-        **(declared_spec(driver, base) if driver else dict(base)),
-        "nodeSelector": {POOL_LABEL: pool.name},
-        "tolerations": keep([*others, *own]),
-    }
-    return _body(object_name(pool.name), spec, driver), note
 
 
 def _short(driver: Document) -> str:
@@ -495,15 +509,6 @@ def _rolls(node: Node, change: DriverObjectChange, owners: t.Mapping[str, str]) 
     return owner is not None and bool(change.reasons)
 
 
-def _default_change(
-    plan: Plan, live: Document | None, base: Object, others: t.Sequence[Object], keep: _Keep
-) -> DriverObjectChange | None:
-    """The change to the default object, which operators support since v26.7; None if nothing changes."""
-    tolerations = [*others, *plan.policy.tolerations]
-    spec = {**base, "default": True, "tolerations": keep(tolerations)}
-    return _change(live, _body(DEFAULT_NAME, spec, None), "")
-
-
 def _orphan_note(item: Document, owners: t.Mapping[str, str]) -> str:
     name = item["metadata"]["name"]
     nodes = [node for node, owner in owners.items() if owner == name]
@@ -518,17 +523,6 @@ def _other_tolerations(plan: Plan, policy: Document) -> list[Object]:
     """The ClusterPolicy's tolerations without those that the pools add."""
     own = {toleration_identity(item) for item in (*(recorded_tolerations(policy) or ()), *plan.policy.tolerations)}
     return [item for item in policy_tolerations(policy) if toleration_identity(item) not in own]
-
-
-def _keep(plan: Plan, live: Document | None, nodes: t.Sequence[Node]) -> _Keep:
-    """A function that extends an object's desired tolerations with its current tolerations that the taints of its nodes still require.
-
-    A new object gets the tolerations that the ClusterPolicy keeps, because the object's nodes had the driver of the ClusterPolicy.
-    """
-    selector = driver_node_selector(live) if live is not None else {}
-    taints = [taint for node in nodes if selector.items() <= node.labels.items() for taint in node.taints]
-    held = plan.policy.kept_tolerations if live is None else get_nested(live, "spec", "tolerations") or ()
-    return lambda tolerations: _sorted([*tolerations, *needed_tolerations(held, tolerations, taints)])
 
 
 def _sorted(tolerations: t.Iterable[Document]) -> list[Object]:
