@@ -624,25 +624,9 @@ def select_source(
     If a zone is given, the MachineSet to copy is in that zone. If `like` is in a different zone, the MachineSet whose name differs from `like` only in
     the zone is selected, or else the only MachineSet in the given zone. Raises NoSource if no MachineSet can be selected.
     """
-    named = next((machineset for machineset in machinesets if name_of(machineset) == like), None)
-    if like is not None:
-        if named is None:
-            raise NoSource(
-                f"like: MachineSet {like} does not exist. {_available(like, [name_of(machineset) for machineset in machinesets])}"
-            )
-        if platform_of_object(named) is None:
-            kind = str(provider_spec_of(named).get("kind") or "unknown")
-            unsupported = UNSUPPORTED_PLATFORMS.get(kind)
-            where = (
-                f"MachineSet {like} creates {unsupported} machines ({kind})"
-                if unsupported
-                else f"the machines of MachineSet {like} have the kind {kind}"
-            )
-            raise NoSource(
-                f"like: {where}; only {join_words(PLATFORM_NAMES)} are supported. {_own_machines(unsupported)}."
-            )
-        if zone is None or zone in zone_of(named, infrastructure).names:
-            return Source(named)
+    named = None if like is None else _named_source(machinesets, like)
+    if named is not None and (zone is None or zone in zone_of(named, infrastructure).names):
+        return Source(named)
     candidates = [machineset for machineset in machinesets if _is_candidate(machineset)]
     if named is not None:
         candidates = [
@@ -661,17 +645,8 @@ def select_source(
         raise NoSource(
             f"like: there are MachineSets for {join_words(platforms)}; set the MachineSet to copy: {_names(in_zone)}."
         )
-    if named is not None and zone is not None:
-        stems = _names_without_zone(named, infrastructure)
-        same = [
-            machineset for machineset in in_zone if stems & _names_without_zone(machineset, infrastructure)
-        ] or in_zone
-        if len(same) > 1:
-            raise NoSource(
-                f"like: {like} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, and "
-                "set like to the MachineSet to copy."
-            )
-        return Source(same[0], f"{like} is in a different zone")
+    if named is not None:
+        return _same_in_zone(named, in_zone, zone, infrastructure)
     if len(in_zone) == 1:
         where = f" in zone {zone}" if zone else ""
         return Source(in_zone[0], f"it is the only worker MachineSet{where}")
@@ -679,6 +654,38 @@ def select_source(
     candidates = sorted(without_taints or in_zone, key=name_of)
     kind = "the only one without taints" if len(without_taints) == 1 else f"the first by name of {_names(candidates)}"
     return Source(candidates[0], f"it is {kind}; to copy a different one, set like")
+
+
+def _named_source(machinesets: t.Sequence[Document], like: str) -> Document:
+    named = next((machineset for machineset in machinesets if name_of(machineset) == like), None)
+    if named is None:
+        raise NoSource(
+            f"like: MachineSet {like} does not exist. {_available(like, [name_of(machineset) for machineset in machinesets])}"
+        )
+    if platform_of_object(named) is None:
+        kind = str(provider_spec_of(named).get("kind") or "unknown")
+        unsupported = UNSUPPORTED_PLATFORMS.get(kind)
+        where = (
+            f"MachineSet {like} creates {unsupported} machines ({kind})"
+            if unsupported
+            else f"the machines of MachineSet {like} have the kind {kind}"
+        )
+        raise NoSource(f"like: {where}; only {join_words(PLATFORM_NAMES)} are supported. {_own_machines(unsupported)}.")
+    return named
+
+
+def _same_in_zone(
+    named: Document, in_zone: t.Sequence[Document], zone: str | None, infrastructure: Document | None
+) -> Source:
+    """The MachineSet whose name differs only in the zone, or else the only one in the zone."""
+    stems = _names_without_zone(named, infrastructure)
+    same = [machineset for machineset in in_zone if stems & _names_without_zone(machineset, infrastructure)] or in_zone
+    if len(same) > 1:
+        raise NoSource(
+            f"like: {name_of(named)} is not in zone {quote(zone)}, which has the MachineSets {_names(same)}. Declare a pool for each zone, and "
+            "set like to the MachineSet to copy."
+        )
+    return Source(same[0], f"{name_of(named)} is in a different zone")
 
 
 def _names_without_zone(machineset: Document, infrastructure: Document | None) -> set[str]:
