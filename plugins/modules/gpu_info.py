@@ -579,7 +579,7 @@ gpu_info:
         restarts: {description: The pods that this change restarts., type: str, returned: always, sample: NFD}
     installed:
       description: C(nfd) and C(operator) have the same content as in RV(accel.gpu.operator_info#module:operator_info). C(changes) contains the changes to OLM
-        objects.
+        objects and to fields of the ClusterPolicy.
       type: dict
       sample: {nfd: {found: true, managed: true}, operator: {found: true, managed: true}}
       returned: when O(gpu_pools) is set and the cluster is reachable

@@ -26,7 +26,7 @@ from ..catalog.openshift import OPERATOR
 from ..catalog.operands import DRIVER, restarted_apps
 from ..catalog.releases import compares_digests, restarts_in_place
 from ..catalog.taints import Taint, is_covered, toleration_identity, untolerated_taints
-from ..core.messages import abbreviate, join_words, option_of_role
+from ..core.messages import abbreviate, join_words, option_of_role, quote
 from ..core.values import Document, Object, apply_merge_patch, get_nested, parse_json
 from ..helm.release import helm_release_of
 from ..kube.fields import child, difference, owned_by
@@ -736,6 +736,29 @@ def plan_change(live: Document, desired: DesiredPolicy, *, seeded: bool, hold_dr
         driver_paths=tuple(driver_fields(actual, t.cast("Document", apply_merge_patch(actual, view["spec"])))),
         removal={"spec": {"mig": {"strategy": None}}} if strategy else None,
     )
+
+
+def policy_changes(live: Document, desired: DesiredPolicy) -> list[str]:
+    """The changes to the policy's fields, each as a part of a sentence; the tolerations are reported elsewhere."""
+    change = plan_change(live, desired, seeded=False)
+    before, after = (dict(_leaves(part.get("spec"))) for part in (change.before, change.after))
+    title = f"ClusterPolicy {live['metadata']['name']}"
+    texts = []
+    for path in sorted({*before, *after} - {("daemonsets", "tolerations")}):
+        old, new = before.get(path), after.get(path)
+        if old == new:
+            continue
+        effect = f"{quote(old)} is removed" if path not in after else f"{quote(old)} becomes {quote(new)}"
+        texts.append(f"{title}: {'.'.join(path)} {effect if path in before else f'is set to {quote(new)}'}")
+    return texts
+
+
+def _leaves(value: t.Any, path: tuple[str, ...] = ()) -> t.Iterator[tuple[tuple[str, ...], t.Any]]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _leaves(below, (*path, key))
+    elif path:
+        yield path, value
 
 
 def merge_tolerations(

@@ -395,10 +395,8 @@ def total_impact(pools: t.Collection[t.Mapping[str, int]]) -> dict[str, int]:
 # Finds the workloads that no node can run after a change of sharing: a label that they select, or a resource that they request, no longer exists (pure).
 #
 # A workload is a controller with all its pods, or a pod without a controller. Only labels and the amounts that an empty node offers are considered; taints
-# and
-# the free capacity are not, because they depend on other workloads. Sources: kubernetes v1.36 pkg/scheduler (nodeSelector, nodeAffinity); NVIDIA device
-# plugin
-# (failRequestsGreaterThanOne); gpu-feature-discovery (labels, see node_check.py).
+# and the free capacity are not, because they depend on other workloads. Sources: kubernetes v1.36 pkg/scheduler (nodeSelector, nodeAffinity); NVIDIA
+# device plugin (failRequestsGreaterThanOne); gpu-feature-discovery (labels, see node_check.py).
 
 _SELECTOR, _AFFINITY = "spec.nodeSelector", "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -464,8 +462,9 @@ def unfit_workloads(
 ) -> tuple[UnfitWorkload, ...]:
     """The workloads with a pod on a changed node (`on_node`, by node) that no node can run after the change, each once, sorted by name.
 
-    `before` contains all nodes as they are, `after` the changed nodes.
+    `before` contains all nodes as they are, `after` the changed nodes. What no node fits already is not caused by the change.
     """
+    before = list(before)
     nodes = [after.get(node.name, node) for node in before]
     unfit: dict[str, UnfitWorkload] = {}
     for name, demands in on_node.items():
@@ -475,6 +474,8 @@ def unfit_workloads(
             if len(unfit) == limit:
                 break
             if demand.owner in unfit or _fits(demand, after[name]) or any(_fits(demand, node) for node in nodes):
+                continue
+            if not any(_fits(demand, node) for node in before):
                 continue
             if problem := _problem(demand, after[name]):
                 unfit[demand.owner] = problem

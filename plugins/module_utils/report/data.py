@@ -13,7 +13,13 @@ from ..catalog.openshift import NFD_CR, WORKER_TOLERATIONS
 from ..catalog.taints import format_toleration
 from ..core.messages import MAX_LISTED, MAX_NAMED
 from ..core.values import Object, get_nested
-from ..gpu_operator.cluster_policy import DesiredPolicy, merge_tolerations, policy_tolerations, recorded_tolerations
+from ..gpu_operator.cluster_policy import (
+    DesiredPolicy,
+    merge_tolerations,
+    policy_changes,
+    policy_tolerations,
+    recorded_tolerations,
+)
 from ..gpu_operator.detect import ToolkitSettings, operator_result
 from ..gpu_operator.installation import read_olm_changes
 from ..gpu_operator.node_feature_discovery import choose_object, desired_tolerations
@@ -370,6 +376,9 @@ def add_installation(
     info["installed"]["operator"] = operator_result(operator, settings, declared)
     for name, finding in detection.findings.items():
         info["installed"][name]["changes"] = read_olm_changes(client, finding)
+    if detection.policy is not None and detection.plan.pools:
+        desired = DesiredPolicy.derive(detection.plan, detection.policy)
+        info["installed"]["operator"]["changes"] += policy_changes(detection.policy, desired)
     info["releases"] = declared_releases(declared)
     info["tolerations"] = toleration_changes(client, detection)
     if settings.env:

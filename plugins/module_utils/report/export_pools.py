@@ -242,11 +242,15 @@ def _export_settings(content: Object, mode: SharingMode, plugin_key: str) -> Obj
 
 
 def _export_strategy(content: Object, layout: t.Any, override: str) -> Object:
-    """The MIG strategy in the format of `sharing`; empty if it is the layout's default."""
+    """The MIG strategy in the format of `sharing`; empty if it is the layout's default, and the ClusterPolicy sets none.
+
+    With the ClusterPolicy's strategy in each pool, another layout keeps the names of the resources, and the ClusterPolicy keeps its strategy.
+    """
     strategy = override or (content.get("flags") or {}).get("migStrategy") or ""
     if strategy not in mig.STRATEGIES:
         raise Inexpressible("its GPUs are partitioned, but its device plugin has no MIG strategy")
-    return {} if strategy == mig.strategy_for(mig.parse_layout(layout)) else {"strategy": strategy}
+    is_default = strategy == mig.strategy_for(mig.parse_layout(layout))
+    return {} if is_default and not override else {"strategy": strategy}
 
 
 def _normalize(content: Object, declared: Sharing) -> Object:

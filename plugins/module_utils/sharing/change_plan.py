@@ -868,11 +868,13 @@ def plan_sharing_changes(
 
 def _unfit(nodes: t.Sequence[Node], changes: t.Iterable[NodeChange], pods: PodsByNode) -> tuple[UnfitWorkload, ...]:
     by_name = {node.name: node for node in nodes}
+    # What a released node offers with the configuration that it had before is not known here.
+    known = (change for change in changes if change.pool or not (change.edit and change.edit.labels.get(CONFIG_LABEL)))
     after = {
         change.node: node_after(
             by_name[change.node], change.pool, change.transition, change.edit.labels if change.edit else None
         )
-        for change in changes
+        for change in known
         if change.transition.kind != LABELS
     }
     return unfit_workloads(pods.demands, map(node_before, nodes), after, MAX_LISTED) if after else ()

@@ -451,6 +451,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
             *configmaps.capacity.warnings,
             *layout_problems(allocation.plan, nodes, membership, configmaps),
             *reverted_configmaps(changes, configmaps),
+            *lost_entries(changes, nodes),
         ),
     )
 
@@ -461,6 +462,23 @@ def layouts_lost_by_releases(changes: ChangePlan, nodes: t.Mapping[str, Node]) -
         (nodes[change.node], change.edit) for change in changes.node_changes if change.released_from is not None
     )
     return lost_layouts((node, edit) for node, edit in released if edit is not None)
+
+
+def lost_entries(changes: ChangePlan, nodes: t.Sequence[Node]) -> list[str]:
+    """Warnings about entries that labels of nodes select, and that somebody has removed from the ConfigMaps."""
+    texts = []
+    for entries, label, program, loss in (
+        (changes.device_plugin, CONFIG_LABEL, "device plugin", "lose their GPUs"),
+        (changes.mig, MIG_CONFIG_LABEL, "MIG manager", "fail"),
+    ):
+        selecting = [node.name for node in nodes if node.labels.get(label) in entries.added]
+        if selecting:
+            missing = sorted({str(node.labels[label]) for node in nodes if node.labels.get(label) in entries.added})
+            texts.append(
+                f"The ConfigMap of the {program} lacks {abbreviate(missing)}, which the label {label} of {abbreviate_nodes(selecting)} selects, so "
+                f"something has removed it. The next run adds it again; until then, these nodes {loss} when the {program}'s pod restarts there."
+            )
+    return texts
 
 
 def reverted_configmaps(changes: ChangePlan, configmaps: ConfigMaps) -> list[str]:

@@ -19,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.cluster_pol
     merge_tolerations,
     new_policy,
     plan_change,
+    policy_changes,
     policy_tolerations,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -267,6 +268,18 @@ def test_replaced_values_of_an_adopted_policy_are_recorded() -> None:
     assert change.body is not None
     note = json.loads(change.body["metadata"]["annotations"][FORMER])
     assert note == {"mig": {"strategy": "single"}, "migManager": {"config": {"name": "theirs"}}}
+
+
+def test_every_changed_field_is_named_for_the_plan() -> None:
+    expected = DesiredPolicy(OUR_MIG, (GPU,), mig_by_node=True, adopted=True)
+    texts = policy_changes(policy([GPU], **THEIR_MIG), expected)
+    title = "ClusterPolicy cluster-policy: "
+    assert f'{title}mig.strategy "single" is removed' in texts
+    assert f'{title}migManager.config.name "theirs" becomes "accel-gpu-mig-parted"' in texts
+    assert any(text.startswith(f"{title}devicePlugin.config.name is set to") for text in texts)
+    assert policy_changes(policy([GPU], [GPU], **CONFIG), DesiredPolicy(CONFIG, (GPU,))) == []
+    # The tolerations are reported with the pods that they restart.
+    assert policy_changes(policy([], **CONFIG), DesiredPolicy(CONFIG, (GPU,))) == []
 
 
 def test_the_record_stays_after_the_managed_value_is_set() -> None:

@@ -102,6 +102,32 @@ def test_a_workload_that_fits_another_node_is_not_listed() -> None:
     assert changes(pods, SHARED, others=[node("n2")]).unfit == ()
 
 
+def test_a_workload_that_fits_no_node_already_is_not_blamed_on_the_change() -> None:
+    assert changes([workload({"nodeSelector": {PRODUCT: "Tesla-V100"}})], SHARED).unfit == ()
+
+
+@pytest.mark.parametrize("former", ["tesla-t4", None])
+def test_a_released_node_with_its_former_configuration_is_not_judged(former: str | None) -> None:
+    record = {"accel.gpu/pool-labels": '["accel.gpu/pool", "nvidia.com/device-plugin.config"]'}
+    if former:
+        record["accel.gpu/former-labels"] = f'{{"labels": {{"nvidia.com/device-plugin.config": "{former}"}}}}'
+    labels = {
+        "accel.gpu/pool": "gone",
+        "nvidia.com/device-plugin.config": "time-slicing-4-x",
+        PRODUCT: "Tesla-T4-SHARED",
+    }
+    released = node(gpus=2, labels=labels, annotations=record, allocatable={"nvidia.com/gpu": 8})
+    pods = classify_pods(
+        parse_pods([workload({"nodeSelector": {PRODUCT: "Tesla-T4-SHARED"}})], operator_namespace="gpu-operator")
+    )
+    plan = derive({"name": "lab"}, {}, [])
+    unfit = plan_sharing_changes(
+        plan, [released], Membership(by_pool={}), ConfigMaps({"data": {"tesla-t4": "version: v1"}}), pods=pods
+    ).unfit
+    # Without a former configuration, its GPUs become whole.
+    assert bool(unfit) is (former is None)
+
+
 def test_each_controller_is_listed_once_and_the_list_is_limited() -> None:
     selecting = {"nodeSelector": {PRODUCT: "Tesla-T4"}}
     same = [workload(selecting), workload(selecting)]

@@ -247,7 +247,11 @@ def test_a_node_cut_by_nvidia_s_own_entry_is_a_pool_with_that_layout() -> None:
     labels = {"nvidia.com/mig.config": "all-1g.6gb", "nvidia.com/gpu.product": "NVIDIA-A30-MIG-1g.6gb"}
     policy = {**POLICY, "spec": {**POLICY["spec"], "mig": {"strategy": "single"}}}
     (pool,) = found(node("n1", gpus=4, labels=labels), live=LiveConfig(policy, PLUGIN, None)).pools
-    assert pool == {"name": "a30", "match": {"model": "A30"}, "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}}}
+    assert pool == {
+        "name": "a30",
+        "match": {"model": "A30"},
+        "sharing": {"mode": "mig", "layout": {"1g.6gb": 4}, "strategy": "single"},
+    }
 
 
 STARTUP_TOLERATION = {

@@ -66,8 +66,10 @@ MIXTURE = {"1g.5gb": 2, "3g.20gb": 1}
         ({**V1, "flags": {"migStrategy": "mixed"}}, SEVENTHS, "", {"mode": "mig", "layout": SEVENTHS, "strategy": "mixed"}),
         ({**V1, "flags": {"migStrategy": "mixed"}}, MIXTURE, "", {"mode": "mig", "layout": MIXTURE}),
         # The ClusterPolicy takes precedence over the file.
-        (V1, SEVENTHS, "single", {"mode": "mig", "layout": SEVENTHS}),
-        ({**V1, "flags": {"migStrategy": "mixed"}}, SEVENTHS, "single", {"mode": "mig", "layout": SEVENTHS}),
+        (V1, SEVENTHS, "single", {"mode": "mig", "layout": SEVENTHS, "strategy": "single"}),
+        ({**V1, "flags": {"migStrategy": "mixed"}}, SEVENTHS, "single", {"mode": "mig", "layout": SEVENTHS, "strategy": "single"}),
+        # The ClusterPolicy's strategy stands in each pool, so that another layout does not change it.
+        (V1, MIXTURE, "mixed", {"mode": "mig", "layout": MIXTURE, "strategy": "mixed"}),
         (
             {**shares(failRequestsGreaterThanOne=True), "flags": {"migStrategy": "single"}},
             SEVENTHS,
@@ -133,10 +135,10 @@ SEVEN_OF = {"mode": "mig", "layout": SEVENTHS, "strategy": "mixed"}
         (WHOLE_AND_DEVICES, SEVENTHS, "mixed", 0, {**SEVEN_OF, **LAX, "replicas": 2, "rename": True}),
         (WHOLE_AND_DEVICES, None, "mixed", 0, {**TIME, **LAX, "replicas": 8, "rename": True}),
         (shares("timeSlicing", {"name": "nvidia.com/mig-1g.5gb", "replicas": 2}), None, "mixed", 0, {"mode": "none"}),
-        (DEFAULT, {0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}, "mixed", 2, {"mode": "mig", "layout": {0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}}),
-        (DEFAULT, {"1g.5gb+me": 1, "1g.5gb": 6}, "mixed", 0, {"mode": "mig", "layout": {"1g.5gb+me": 1, "1g.5gb": 6}}),
+        (DEFAULT, {0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}, "mixed", 2, {"mode": "mig", "layout": {0: {"7g.40gb": 1}, 1: {"1g.5gb": 7}}, "strategy": "mixed"}),
+        (DEFAULT, {"1g.5gb+me": 1, "1g.5gb": 6}, "mixed", 0, {"mode": "mig", "layout": {"1g.5gb+me": 1, "1g.5gb": 6}, "strategy": "mixed"}),
         # With the strategy single, the name is that of the MIG devices.
-        (DEFAULT, SEVENTHS, "single", 0, {"mode": "mig", "layout": SEVENTHS, "replicas": 4, **LAX}),
+        (DEFAULT, SEVENTHS, "single", 0, {"mode": "mig", "layout": SEVENTHS, "strategy": "single", "replicas": 4, **LAX}),
         # A whole GPU next to MIG devices is shared.
         (DEFAULT, {0: {"7g.40gb": 1}}, "mixed", 2, None),
         (WHOLE_AND_DEVICES, {0: {"1g.5gb": 7}}, "mixed", 2, None),

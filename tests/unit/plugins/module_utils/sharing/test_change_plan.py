@@ -25,6 +25,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan impo
     held_back_taints,
     plan_sharing_changes,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import lost_entries
 from tests.helpers.fleet import node
 
 CONFIG = "nvidia.com/device-plugin.config"
@@ -73,6 +74,17 @@ T4X8 = {**T4X4, "sharing": {"mode": "time-slicing", "replicas": 8}}
 T4 = {**T4X4, "sharing": {"mode": "none"}}
 L40S = {"name": "inference", "match": {"model": "L40S"}, "sharing": {"mode": "none"}}
 TAINTED = {**T4X4, "taints": [{"key": "restricted", "value": "yes", "effect": "NoSchedule"}], "labels": {"team": "a"}}
+
+
+def test_an_entry_that_somebody_has_removed_is_named_with_its_nodes() -> None:
+    plan = _plan(T4X4)
+    nodes, configmap = _converged(plan, [node("t4-1"), node("t4-2")])
+    assert lost_entries(_changes(plan, nodes, configmap), nodes) == []
+    entry = nodes[0].labels[CONFIG]
+    (text,) = lost_entries(_changes(plan, nodes, {**configmap, "data": {}}), nodes)
+    assert f"lacks {entry}, which the label {CONFIG} of 2 nodes" in text
+    # Before the first run, no label selects the entries.
+    assert lost_entries(_changes(plan, [node("t4-1")]), [node("t4-1")]) == []
 
 
 def _fleet() -> list[Node]:
