@@ -279,7 +279,7 @@ def test_every_changed_field_is_named_for_the_plan() -> None:
     assert any(text.startswith(f"{title}devicePlugin.config.name is set to") for text in texts)
     assert policy_changes(policy([GPU], [GPU], **CONFIG), DesiredPolicy(CONFIG, (GPU,))) == []
     # The tolerations are reported with the pods that they restart.
-    assert policy_changes(policy([], **CONFIG), DesiredPolicy(CONFIG, (GPU,))) == []
+    assert policy_changes(policy([], None, **CONFIG), DesiredPolicy(CONFIG, (GPU,))) == []
 
 
 def test_the_record_stays_after_the_managed_value_is_set() -> None:
