@@ -217,10 +217,13 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
 
     if pool.reason_without_containers:
         return None
-    reason = reason_without_discovery(node.labels)
-    unreachable = f"{reason}, so it cannot reach the declared state"
+    reason, remedy = reason_without_discovery(node.labels), ""
+    if not reason and node.labels.get(names.PLUGIN_DEPLOY_LABEL) == "false":
+        reason = f"label {names.PLUGIN_DEPLOY_LABEL}=false keeps the operator's device plugin away"
+        remedy = "; remove the label or, if another device plugin serves the node, set it in a pool for such nodes"
+    unreachable = f"{reason}, so it cannot reach the declared state{remedy}"
     if not node.discovered:
-        if reason:
+        if reason and not remedy:
             return finding(unreachable, final=True)
         # If NFD has examined the node and the operator has processed the result, waiting does not help.
         denied = node.has_nfd_labels and node.labels.get(names.GPU_PRESENT_LABEL) == "false"

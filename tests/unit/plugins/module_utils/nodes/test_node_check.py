@@ -235,6 +235,17 @@ def test_mig_and_mps_not_verified(of_node: Node, of_pool: PoolPlan, words: list[
     assert finding.final is final
 
 
+def test_a_run_does_not_wait_for_a_node_whose_own_label_keeps_the_device_plugin_away() -> None:
+    off = {"nvidia.com/gpu.deploy.device-plugin": "false"}
+    finding = check_node(node(labels=off, allocatable={}), pool())
+    assert finding is not None
+    assert finding.final
+    assert "gpu.deploy.device-plugin=false keeps the operator's device plugin away, so it cannot reach" in str(finding)
+    assert "remove the label or, if another device plugin serves the node" in str(finding)
+    # The pool says so itself.
+    assert check_node(node(labels=off, allocatable={}), pool(labels=off)) is None
+
+
 @pytest.mark.parametrize(("labels", "is_stuck"), [({}, True), ({"nvidia.com/gpu.deploy.operands": "false"}, False)])
 def test_a_mig_manager_that_a_user_has_disabled_is_not_restarted(labels: dict[str, str], is_stuck: bool) -> None:
     failed = node(labels={"nvidia.com/mig.config": "accel-1", "nvidia.com/mig.config.state": "failed", **labels})
