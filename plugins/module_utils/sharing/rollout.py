@@ -80,6 +80,7 @@ from .verification import (
     restart_feature_discovery,
     restart_mig_manager,
     restart_mig_manager_of,
+    untolerated_reasons,
 )
 
 if t.TYPE_CHECKING:
@@ -677,6 +678,13 @@ class Rollout:
     def _run_rolling_update(self, state: ClusterState, lease: Lease) -> None:
         changes = state.changes.rolling_changes
         sizes = {name: len(members) for name, members in state.membership.by_pool.items()}
+        # A change of MIG stops the operands on the node, and they could not start again.
+        taints = {
+            change.node: state.nodes[change.node].taints
+            for change in changes
+            if change.edit and MIG_CONFIG_LABEL in change.edit.labels and change.node in state.nodes
+        }
+        kept_away = untolerated_reasons(self._context, taints)
         with WatchedNodes(self._context.client, state.nodes, state.resource_version) as nodes:
             context = self._node_context(state, nodes, lease)
 
@@ -687,6 +695,8 @@ class Rollout:
                 progress.report("nodes changed in the rolling update", completed, len(changes), failed=failed)
 
             def run(change: NodeChange) -> NodeResult:
+                if change.node in kept_away:
+                    return NodeResult(change.node, UNCORDONED, kept_away[change.node])
                 try:
                     return NodeRunner(context, change).run()
                 finally:

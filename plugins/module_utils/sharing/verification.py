@@ -559,23 +559,7 @@ class ReadinessWatch:
         # A pod that runs already stays there.
         pods = read_operand_pods(self._context.client, self._context.namespace, tainted) if tainted else ()
         tainted = {name: taints for name, taints in tainted.items() if name not in set(map(node_of, pods))}
-        policy = active_policy(self._context.client.list_known(CLUSTER_POLICIES)) if tainted else None
-        if policy is None:
-            return {}
-        tolerations = [*policy_tolerations(policy), *self._context.reader.expected_tolerations]
-        declared = {format_taint(taint) for pool in self._context.plan.pools for taint in pool.taints}
-        reasons = {}
-        for name, taints in tainted.items():
-            untolerated = list(filter(_may_keep_away, untolerated_taints(tolerations, taints)))
-            listed = ", ".join(map(format_taint, untolerated))
-            if untolerated and declared.issuperset(map(format_taint, untolerated)):
-                reasons[name] = (
-                    f"the ClusterPolicy does not tolerate its taint {listed} yet, because this would restart drivers: allow the driver rollout with "
-                    "gpu_operator_allow_driver_rollout"
-                )
-            elif untolerated:
-                reasons[name] = ": ".join(taint_cause(untolerated))
-        return reasons
+        return untolerated_reasons(self._context, tainted)
 
     def _update(self, node: Node, state: ClusterState, findings: dict[str, NodeDrift]) -> None:
         pool = state.pool_of(node.name)
@@ -598,6 +582,28 @@ class ReadinessWatch:
 def _age(created: str) -> float:
     """The seconds since the creation of an object; infinite if the time is unknown."""
     return time.time() - datetime.datetime.fromisoformat(created).timestamp() if created else math.inf
+
+
+def untolerated_reasons(context: RunContext, taints_of: t.Mapping[str, t.Iterable[Taint]]) -> dict[str, str]:
+    """For each node with a taint that the ClusterPolicy does not tolerate, the reason why NVIDIA's pods cannot start there."""
+    tainted = {name: kept for name, taints in taints_of.items() if (kept := list(filter(_may_keep_away, taints)))}
+    policy = active_policy(context.client.list_known(CLUSTER_POLICIES)) if tainted else None
+    if policy is None:
+        return {}
+    tolerations = [*policy_tolerations(policy), *context.reader.expected_tolerations]
+    declared = {format_taint(taint) for pool in context.plan.pools for taint in pool.taints}
+    reasons = {}
+    for name, taints in tainted.items():
+        untolerated = untolerated_taints(tolerations, taints)
+        listed = ", ".join(map(format_taint, untolerated))
+        if untolerated and declared.issuperset(map(format_taint, untolerated)):
+            reasons[name] = (
+                f"the ClusterPolicy does not tolerate its taint {listed} yet, because this would restart drivers: allow the driver rollout with "
+                "gpu_operator_allow_driver_rollout"
+            )
+        elif untolerated:
+            reasons[name] = ": ".join(taint_cause(untolerated))
+    return reasons
 
 
 def _may_keep_away(taint: Taint) -> bool:

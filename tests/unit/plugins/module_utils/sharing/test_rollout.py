@@ -246,6 +246,10 @@ def test_check_mode_patches_a_node_like_a_run(
     assert all(call.kwargs == {"dry_run": True} for call in client.strategic_merge.call_args_list)
 
 
+ALICE = {"key": "alice", "value": "x", "effect": "NoSchedule"}
+OURS = {"key": "ours", "effect": "NoSchedule"}
+
+
 def test_progress_shows_how_many_nodes_are_changed_and_how_many_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     to = replace(pool(), rollout=rollout(pause_on_failure=False))
     changes = [change(name, to) for name in "abcd"]
@@ -262,7 +266,9 @@ def test_progress_shows_how_many_nodes_are_changed_and_how_many_failed(monkeypat
     update = Rollout(context)
     update._node_context = mock.Mock()  # type: ignore[method-assign]
     update._run_rolling_update(
-        mock.Mock(changes=mock.Mock(rolling_changes=changes), membership=mock.Mock(by_pool={"notebooks": "abcd"})),
+        mock.Mock(
+            changes=mock.Mock(rolling_changes=changes), membership=mock.Mock(by_pool={"notebooks": "abcd"}), nodes={}
+        ),
         mock.Mock(),
     )
     text = "nodes changed in the rolling update"
@@ -271,6 +277,43 @@ def test_progress_shows_how_many_nodes_are_changed_and_how_many_failed(monkeypat
     ]
     assert update.done.changed == {"a", "d"}
     assert update.nodes == {"a": node("a", replicas=4)}
+
+
+@pytest.mark.parametrize(
+    ("label", "made"), [("nvidia.com/mig.config", ["b"]), ("nvidia.com/device-plugin.config", ["a", "b"])]
+)
+def test_mig_is_not_changed_where_the_operands_could_not_start_again(
+    monkeypatch: pytest.MonkeyPatch, label: str, made: list[str]
+) -> None:
+    to = replace(pool(), rollout=rollout(pause_on_failure=False))
+    edit = mock.Mock(labels={label: "x"})
+    changes = [replace(change(name, to), edit=edit) for name in "ab"]
+    nodes = {name: replace(node(name), taints=taints) for name, taints in (("a", (ALICE,)), ("b", (OURS,)))}
+    watched = mock.MagicMock()
+    watched.return_value.__enter__.return_value.all.return_value = {}
+    monkeypatch.setattr(sharing_rollout, "WatchedNodes", watched)
+    started: list[str] = []
+
+    def runner(dummy: t.Any, item: t.Any) -> t.Any:
+        started.append(item.node)
+        return mock.Mock(run=lambda: NodeResult(item.node, written=True))
+
+    monkeypatch.setattr(sharing_rollout, "NodeRunner", runner)
+    policy = {
+        "metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"daemonsets": {"tolerations": [{"key": "ours", "operator": "Exists"}]}},
+    }
+    client = mock.Mock(list_known=mock.Mock(return_value=[policy]))
+    context = mock.Mock(client=client, plan=mock.Mock(pools=()), reader=mock.Mock(expected_tolerations=()))
+    update = Rollout(context)
+    update._node_context = mock.Mock()  # type: ignore[method-assign]
+    state = mock.Mock(
+        changes=mock.Mock(rolling_changes=changes), membership=mock.Mock(by_pool={"x": "ab"}), nodes=nodes
+    )
+    update._run_rolling_update(state, mock.Mock())
+    assert sorted(started) == made
+    if len(made) == 1:
+        assert "alice=x:NoSchedule" in update.done.failed["a"]
 
 
 @pytest.mark.parametrize(("evictions", "asked"), [(EVICTIONS, 1), ({}, 0)])
