@@ -161,9 +161,11 @@ def _count(names: t.Sequence[str]) -> str:
 def _notes(info: Document) -> t.Iterator[Paragraph]:
     """Unmanaged installations, warnings, driver upgrades, and nodes that are undiscovered, in no pool, or released."""
     for component, installation in (info.get("installed") or {}).items():
-        if installation["adopted"] or installation["problem"] or installation["notes"]:
+        if installation["problem"]:
+            yield "REFUSED", f"{component}: {installation['problem']}"
+        elif installation["adopted"] or installation["notes"]:
             adopted = [f"{installation['what']} is adopted and not upgraded"] if installation["adopted"] else []
-            yield component, installation["problem"] or "; ".join([*adopted, *installation["notes"]])
+            yield component, "; ".join([*adopted, *installation["notes"]])
     for warning in info.get("warnings") or ():
         yield "warning", warning
     for driver in info.get("nvidia_drivers") or ():
