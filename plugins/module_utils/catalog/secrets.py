@@ -43,11 +43,11 @@ _AUTHORIZATION = re.compile(r"\b(?:bearer|basic)\s+(?=[A-Za-z0-9._~+/=-]*\d)[A-Z
 _DOCKER_AUTHS = re.compile(r"[\"']auths[\"']\s*:\s*\{.*[\"'](?:auth|password|identitytoken)[\"']\s*:\s*[\"'][^\"']", re.DOTALL)  # fmt: skip
 _JWT = re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")
 # Prefixes that make the tokens of services recognizable: NVIDIA NGC, OpenShift, GitHub, GitLab, Docker Hub, AWS, Slack,
-# HashiCorp Vault, Google, npm.
+# HashiCorp Vault, Google, npm, Hugging Face, OpenAI, age.
 _KNOWN_TOKEN = re.compile(
     r"(?<![A-Za-z0-9_-])(?:nvapi-[A-Za-z0-9_-]{20,}|sha256~[A-Za-z0-9_-]{40,}|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}"
     r"|glpat-[A-Za-z0-9_-]{20,}|dckr_pat_[A-Za-z0-9_-]{20,}|A[KS]IA[0-9A-Z]{16}|xox[abeprs]-[A-Za-z0-9-]{10,}|hv[sb]\.[A-Za-z0-9_-]{20,}"
-    r"|AIza[A-Za-z0-9_-]{35}|npm_[A-Za-z0-9]{30,})"
+    r"|AIza[A-Za-z0-9_-]{35}|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{32,}|AGE-SECRET-KEY-1[0-9A-Z]{50,})"
 )
 _RANDOM = re.compile(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX = re.compile(r"[0-9a-f]{32,}|[0-9A-F]{32,}")

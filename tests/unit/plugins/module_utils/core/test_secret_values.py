@@ -55,6 +55,8 @@ SECRETS: list[tuple[str, Any, str]] = [
     ("NGC", {"note": "nvapi-" + "a1B2" * 12}, "note"),
     ("OpenShift", {"note": "sha256~" + "Zx9_" * 11}, "note"),
     ("GitHub", {"repo": {"url": "ghp_" + "a1B2" * 9}}, "repo.url"),
+    ("Hugging Face", {"note": "hf_" + "aBcD" * 8}, "note"),
+    ("age", {"note": "AGE-SECRET-KEY-1" + "QPZRY9X8" * 7}, "note"),
     ("header", {"headers": ["Authorization: Bearer " + "a1B2" * 6]}, "headers[0]"),
     ("random, telling", {"licence": RANDOM}, "licence"),
     ("hexadecimal, telling", {"hashKey2": {"key": "x"}, "sessionKeyValue": HEX}, "sessionKeyValue"),
