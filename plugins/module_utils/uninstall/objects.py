@@ -150,7 +150,7 @@ def _path(kind: str, live: Document) -> str:
 
 # Decides which CRDs of the collection's Helm releases can be deleted, and which are kept because of foreign objects or managers (pure).
 
-_NODE_FEATURE = "NodeFeature"
+_NODE_FEATURE = "NodeFeature.nfd.k8s-sigs.io"
 _NODE_OF_FEATURE = "nfd.node.kubernetes.io/node-name"
 # The prefix of the NodeFeature that gpu-feature-discovery writes for a node (k8s-device-plugin internal/lm/output.go).
 _GFD = "nvidia-features-for-"
@@ -183,7 +183,7 @@ def keep_reason(kind: Kind, live: Document, foreign: t.Iterable[Document]) -> st
 
 
 def is_agent_feature(kind: str, item: Document) -> bool:
-    """Whether the object is a NodeFeature that NFD's worker or gpu-feature-discovery has written for its node."""
+    """Whether the object is a NodeFeature that NFD's worker or gpu-feature-discovery has written for its node. `kind` is Kind.full_name."""
     metadata = item["metadata"]
     node = (metadata.get("labels") or {}).get(_NODE_OF_FEATURE)
     return kind == _NODE_FEATURE and bool(node) and metadata["name"] in (node, f"{_GFD}{node}")
@@ -435,10 +435,10 @@ class CreatedKind:
         return deletion(client, self.kind.path(name, namespace), item, label)
 
     def is_deleted(self, kind: str, metadata: Document) -> bool:
-        """Whether the object with this metadata is one of these objects, and is deleted as a whole."""
+        """Whether the object with this metadata is one of these objects, and is deleted as a whole. `kind` is Kind.full_name."""
         item = {"metadata": metadata}
         return (
-            kind == self.kind.kind
+            kind == self.kind.full_name
             and (not self.names or metadata["name"] in self.names)
             and self.is_own(item)
             and not (self.has_foreign_entries and self.has_foreign_entries(item))
@@ -515,17 +515,24 @@ def created_removals(
 # Resources without these verbs (for example pod metrics and package lists) are not stored objects; the namespace controller uses the same rule.
 _REQUIRED_VERBS = {"list", "delete"}
 # These kinds are derived from Services, and listing them causes a warning of the API server.
-_DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
+_DERIVED_KINDS = {"Endpoints", "EndpointSlice.discovery.k8s.io"}
+# Groups that serve the objects of another group a second time.
+_SECOND_NAMES = {
+    "Event.events.k8s.io": "Event",
+    "Role.authorization.openshift.io": "Role.rbac.authorization.k8s.io",
+    "RoleBinding.authorization.openshift.io": "RoleBinding.rbac.authorization.k8s.io",
+}
+# By Kind.full_name, because other tools have kinds with the same name.
 # Objects that Kubernetes and OpenShift create in every namespace, and objects of the operators' leader election.
 _DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
     "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
     "ServiceAccount": {"default", "builder", "deployer"},
-    "RoleBinding": {"system:deployers", "system:image-builders", "system:image-pullers"},
-    "Lease": ELECTION_LEASES,
+    "RoleBinding.rbac.authorization.k8s.io": {"system:deployers", "system:image-builders", "system:image-pullers"},
+    "Lease.coordination.k8s.io": ELECTION_LEASES,
 }
 _SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
 # Cluster-wide owners of the objects that NVIDIA's operator creates in its namespace.
-_OPERATOR_OWNERS = {"ClusterPolicy", "NVIDIADriver", "GPUCluster"}
+_OPERATOR_OWNERS = {"ClusterPolicy.nvidia.com", "NVIDIADriver.nvidia.com", "GPUCluster.nvidia.com"}
 
 
 class UnknownContents(Exception):
@@ -534,9 +541,9 @@ class UnknownContents(Exception):
 
 @dataclass(frozen=True)
 class DepartingObjects:
-    """Objects that will be deleted: whole Helm releases (name, namespace), objects by kind and name, and objects of kinds that the collection creates.
+    """Objects that will be deleted: those of Helm releases (name, namespace), objects by Kind.full_name and name, and those that the collection creates.
 
-    `kept`: objects by kind and name that are not deleted in any case.
+    `kept`: objects by Kind.full_name and name that are not deleted in any case.
     `by_olm`: whether the objects that OLM has created for an operator, and all objects that the collection has created, are also deleted. A
     foreign operator's Subscription remains.
     """
@@ -588,10 +595,10 @@ def namespace_removal(
 
 
 def foreign_objects(objects: t.Sequence[tuple[str, Document]], departing: DepartingObjects) -> list[str]:
-    """The objects, given as kind and metadata, that will not be deleted and whose owner is not among the objects."""
+    """The objects, given as Kind.full_name and metadata, that will not be deleted and whose owner is not among the objects."""
     uids = {str(metadata.get("uid")) for dummy, metadata in objects}
     return sorted(
-        f"{kind} {metadata['name']}"
+        f"{kind.partition('.')[0]} {metadata['name']}"
         for kind, metadata in objects
         if not _departs(kind, metadata, departing) and not _has_owner(metadata, uids)
     )
@@ -626,14 +633,18 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
 def _is_of_operator(kind: str, metadata: Document) -> bool:
     """Whether OLM has created the object for an operator (operator-lifecycle-manager pkg/controller/install, pkg/controller/operators/decorators)."""
     labels = metadata.get("labels") or {}
-    by_package = any(key.startswith("operators.coreos.com/") for key in labels) and kind != "Subscription"
+    by_package = any(key.startswith("operators.coreos.com/") for key in labels) and not kind.startswith("Subscription.")
     return labels.get("olm.managed") == "true" or by_package
 
 
 def _has_owner(metadata: Document, uids: set[str]) -> bool:
     """Whether the object's owner is among the objects, or belongs to the operator."""
     owners = metadata.get("ownerReferences") or []
-    return any(str(owner.get("uid")) in uids or owner.get("kind") in _OPERATOR_OWNERS for owner in owners)
+    return any(str(owner.get("uid")) in uids or _kind_of_owner(owner) in _OPERATOR_OWNERS for owner in owners)
+
+
+def _kind_of_owner(owner: Document) -> str:
+    return Kind(str(owner.get("apiVersion") or ""), str(owner.get("kind")), "", namespaced=False).full_name
 
 
 def _require_list_permission(client: Client, namespace: str) -> None:
@@ -645,14 +656,15 @@ def _require_list_permission(client: Client, namespace: str) -> None:
 
 
 def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Document]]:
-    """The kind and the metadata of every object in a namespace; raises UnknownContents if any kind cannot be listed."""
-    groups = (client.get("/apis") or {}).get("groups") or []
-    versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
-    calls = [
-        (kind.plural, functools.partial(_list, client, kind, namespace))
-        for group_version in versions
-        for kind in _kinds(client, group_version)
-    ]
+    """Kind.full_name and the metadata of every object in a namespace; raises UnknownContents if any kind cannot be listed.
+
+    Some kinds are not served in the preferred version of their group, so all versions are read; each kind is listed once.
+    """
+    kinds: dict[tuple[str, str], Kind] = {}
+    for group_version in _group_versions(client):
+        for kind in _kinds(client, group_version):
+            kinds.setdefault((group_version.rpartition("/")[0], kind.plural), kind)
+    calls = [(kind.plural, functools.partial(_list, client, kind, namespace)) for kind in kinds.values()]
     return [item for objects in call_all(calls) for item in objects]
 
 
@@ -669,6 +681,14 @@ def _unmark(client: Client, path: str, name: str) -> None:
         client.patch(path, patch)
 
 
+def _group_versions(client: Client) -> t.Iterator[str]:
+    """All versions of all API groups; the preferred version of a group comes first."""
+    yield "v1"
+    for group in (client.get("/apis") or {}).get("groups") or []:
+        preferred = [group["preferredVersion"]["groupVersion"]] if group.get("preferredVersion") else []
+        yield from dict.fromkeys([*preferred, *(each["groupVersion"] for each in group.get("versions") or ())])
+
+
 def _kinds(client: Client, group_version: str) -> list[Kind]:
     root = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
     try:
@@ -677,19 +697,20 @@ def _kinds(client: Client, group_version: str) -> list[Kind]:
         if error.unreachable:
             raise
         raise UnknownContents(f"the API {group_version} does not respond: {error.message}") from error
-    return [
+    kinds = [
         Kind(group_version, resource["kind"], resource["name"], True)
         for resource in resources
         if resource.get("namespaced")
         and "/" not in resource["name"]
         and set(resource.get("verbs") or []) >= _REQUIRED_VERBS
-        and resource["kind"] not in _DERIVED_KINDS
     ]
+    return [kind for kind in kinds if kind.full_name not in _DERIVED_KINDS]
 
 
 def _list(client: Client, kind: Kind, namespace: str) -> list[tuple[str, Document]]:
     try:
-        return [(kind.kind, item["metadata"]) for item in client.list(kind.collection(namespace), metadata_only=True)]
+        objects = client.list(kind.collection(namespace), metadata_only=True)
+        return [(_SECOND_NAMES.get(kind.full_name, kind.full_name), item["metadata"]) for item in objects]
     except ApiError as error:
         if error.unreachable:
             raise

@@ -633,7 +633,7 @@ class AfterHelm(Stage):
         foreign: list[Document] = []
         namespaces = {each.release.namespace for each in self.components if each.is_removed}
         for item in self.client.list_known(kind.collection(), metadata_only=True):
-            (own if _is_own(kind.kind, item, component, namespaces) else foreign).append(item)
+            (own if _is_own(kind.full_name, item, component, namespaces) else foreign).append(item)
         if kind.kind == "ClusterPolicy":
             self.foreign_policies = bool(foreign)
         if not is_marked(live):
@@ -665,9 +665,11 @@ class AfterHelm(Stage):
         return namespace_removal(self.client, name, departing, next(filter(None, reasons), ""))
 
     def _departing(self, namespace: str, components: t.Sequence[ComponentRemoval]) -> DepartingObjects:
-        leases = {("Lease", path.rpartition("/")[2]) for item in components for path in item.lease_paths}
+        leases = {
+            ("Lease.coordination.k8s.io", path.rpartition("/")[2]) for item in components for path in item.lease_paths
+        }
         licensing = {
-            (kind.kind.kind, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
+            (kind.kind.full_name, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
         }
         return DepartingObjects(
             releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
@@ -695,7 +697,9 @@ def _is_own(kind: str, item: Document, component: ComponentRemoval, namespaces: 
     In check mode, that stage has not deleted its objects yet. Of these objects, only drivers and policies count, because the user may have
     created objects of other kinds with the same annotation by means of kube_object.
     """
-    is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (kind == "ClusterPolicy" and is_created(item))
+    is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
+        kind == "ClusterPolicy.nvidia.com" and is_created(item)
+    )
     is_of_agent = is_agent_feature(kind, item) and item["metadata"].get("namespace") in namespaces
     return is_deleted_before or component.release.contains(item) or is_of_agent
 
