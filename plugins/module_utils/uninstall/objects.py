@@ -29,7 +29,7 @@ from ..core.messages import abbreviate
 from ..core.values import Document, Object, get_nested
 from ..core.waits import call_all
 from ..gpu_operator.cluster_policy import DRIVER_KIND, is_managed_driver, recorded_tolerations
-from ..helm.release import helm_release_of, marker_path
+from ..helm.release import marker_path
 from ..kube.errors import ApiError, patch_object
 from ..kube.fields import is_deleting
 from ..kube.objects import Permission
@@ -335,7 +335,7 @@ class ComponentRemoval:
 
     def removes(self, policy: Document) -> bool:
         """Whether a ClusterPolicy is deleted with the component, because the Helm release contains it or the collection created it for an operator from OLM."""
-        return is_created(policy) or (self.by_helm and self.release.contains(policy))
+        return is_created(policy) or (self.by_helm and self.release.contains("ClusterPolicy.nvidia.com", policy))
 
     def as_dict(self) -> dict[str, t.Any]:
         """The Helm release in the format of the module's result, from which the role uninstalls it."""
@@ -530,6 +530,8 @@ _DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
     "RoleBinding.rbac.authorization.k8s.io": {"system:deployers", "system:image-builders", "system:image-pullers"},
     "Lease.coordination.k8s.io": ELECTION_LEASES,
 }
+# The prefix of the Secrets with Helm's records (helm v3 pkg/storage/storage.go).
+_RECORDS = "sh.helm.release.v1"
 _SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
 # Cluster-wide owners of the objects that NVIDIA's operator creates in its namespace.
 _OPERATOR_OWNERS = {"ClusterPolicy.nvidia.com", "NVIDIADriver.nvidia.com", "GPUCluster.nvidia.com"}
@@ -543,12 +545,14 @@ class UnknownContents(Exception):
 class DepartingObjects:
     """Objects that will be deleted: those of Helm releases (name, namespace), objects by Kind.full_name and name, and those that the collection creates.
 
+    `contains`: whether one of the releases contains the object, given as Kind.full_name and the object.
     `kept`: objects by Kind.full_name and name that are not deleted in any case.
     `by_olm`: whether the objects that OLM has created for an operator, and all objects that the collection has created, are also deleted. A
     foreign operator's Subscription remains.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
+    contains: t.Callable[[str, Document], bool] = lambda dummy_kind, dummy_item: False
     objects: frozenset[tuple[str, str]] = frozenset()
     kept: frozenset[tuple[str, str]] = frozenset()
     created: tuple[CreatedKind, ...] = ()
@@ -611,7 +615,7 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         return True
     if (kind, name) in departing.kept:
         return False
-    if (kind, name) in departing.objects or helm_release_of(item) in departing.releases or is_agent_feature(kind, item):
+    if (kind, name) in departing.objects or departing.contains(kind, item) or is_agent_feature(kind, item):
         return True
     if any(created.is_deleted(kind, metadata) for created in departing.created):
         return True
@@ -624,9 +628,8 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         labels = metadata.get("labels") or {}
         account = (metadata.get("annotations") or {}).get(_SERVICE_ACCOUNT)
         release = (labels.get("name"), metadata.get("namespace"))
-        return (labels.get("owner") == "helm" and release in departing.releases) or account in _DEFAULT_OBJECTS[
-            "ServiceAccount"
-        ]
+        is_record = labels.get("owner") == "helm" and name == f"{_RECORDS}.{release[0]}.v{labels.get('version')}"
+        return (is_record and release in departing.releases) or account in _DEFAULT_OBJECTS["ServiceAccount"]
     return False
 
 

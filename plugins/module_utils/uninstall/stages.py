@@ -671,8 +671,10 @@ class AfterHelm(Stage):
         licensing = {
             (kind.kind.full_name, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
         }
+        releases = [item.release for item in components if item.by_helm]
         return DepartingObjects(
-            releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
+            releases=frozenset((release.name, release.namespace) for release in releases),
+            contains=lambda kind, item: any(release.contains(kind, item) for release in releases),
             # In check mode, the previous stages have not deleted the objects of licensing and of the kinds in CREATED.
             objects=frozenset(leases | licensing),
             kept=self._named_license_objects,
@@ -701,7 +703,7 @@ def _is_own(kind: str, item: Document, component: ComponentRemoval, namespaces: 
         kind == "ClusterPolicy.nvidia.com" and is_created(item)
     )
     is_of_agent = is_agent_feature(kind, item) and item["metadata"].get("namespace") in namespaces
-    return is_deleted_before or component.release.contains(item) or is_of_agent
+    return is_deleted_before or component.release.contains(kind, item) or is_of_agent
 
 
 def _lease_path(name: str, namespace: str) -> str:

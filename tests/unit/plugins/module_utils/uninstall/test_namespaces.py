@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release import helm_release_of, is_written_by_helm
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import CREATED as CREATED_KINDS
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
@@ -22,7 +23,8 @@ Object = dict[str, Any]
 
 DEPARTING = DepartingObjects(
     frozenset({("nfd", "nfd-ns")}),
-    frozenset({("Lease.coordination.k8s.io", "accel-gpu-helm-nfd")}),
+    objects=frozenset({("Lease.coordination.k8s.io", "accel-gpu-helm-nfd")}),
+    contains=lambda _kind, item: helm_release_of(item) == ("nfd", "nfd-ns") and is_written_by_helm(item),
     created=CREATED_KINDS,
 )
 OWN_ENTRY = [{"manager": "accel.gpu", "fieldsV1": {"f:rules": {}}}]
@@ -43,11 +45,11 @@ DEPARTING_OBJECTS = [
     entry("Lease.coordination.k8s.io", "accel-gpu-helm-nfd"),
     entry("ConfigMap", "accel-gpu-device-plugin", managedFields=OWN_ENTRY),
     entry("Pod", "validation-x", labels={"accel.gpu/validation": "p"}, managedFields=OWN_ENTRY),
-    entry("DaemonSet.apps", "worker", annotations=HELM),
+    entry("DaemonSet.apps", "worker", annotations=HELM, managedFields=[{"manager": "helm"}]),
     entry("Pod", "worker-1", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
     entry("ControllerRevision.apps", "worker-abc", ownerReferences=[{"kind": "DaemonSet", "uid": "uid-worker"}]),
     entry("DaemonSet.apps", "driver", ownerReferences=[POLICY]),
-    entry("Secret", "sh.helm.release.v1.nfd.v1", labels={"owner": "helm", "name": "nfd"}),
+    entry("Secret", "sh.helm.release.v1.nfd.v1", labels={"owner": "helm", "name": "nfd", "version": "1"}),
     entry("Secret", "default-dockercfg-x", annotations={"kubernetes.io/service-account.name": "default"}),
     entry("Secret", "registry-login", annotations={"accel.gpu/created": "true"}, managedFields=OWN_ENTRY),
     entry("NodeFeature.nfd.k8s-sigs.io", "t4-1", labels={"nfd.node.kubernetes.io/node-name": "t4-1"}),
@@ -62,6 +64,8 @@ FOREIGN = [
     entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=[*OWN_ENTRY, *FOREIGN_ENTRY]),
     entry("Secret", "of-a-user"),
     entry("Secret", "sh.helm.release.v1.other.v1", labels={"owner": "helm", "name": "other"}),
+    entry("Secret", "backup-of-a-record", labels={"owner": "helm", "name": "nfd", "version": "1"}),
+    entry("Deployment.apps", "copy", annotations=HELM, managedFields=FOREIGN_ENTRY),
     entry("Deployment.apps", "web", annotations={**HELM, "meta.helm.sh/release-name": "other"}),
     entry("Pod", "of-a-job-elsewhere", ownerReferences=[{"kind": "Workflow", "uid": "elsewhere"}]),
     # Kinds of other tools with the name of a kind of Kubernetes, NVIDIA or NFD.
