@@ -28,13 +28,16 @@ from ..catalog.taints import toleration_identity
 from ..core.messages import abbreviate
 from ..core.values import Document, Object, get_nested
 from ..core.waits import call_all
+from ..core.yaml_text import is_empty_yaml
 from ..gpu_operator.cluster_policy import DRIVER_KIND, is_managed_driver, recorded_tolerations
 from ..helm.release import marker_path
 from ..kube.errors import ApiError, patch_object
 from ..kube.fields import is_deleting
 from ..kube.objects import Permission
 from ..kube.paths import NAMESPACES, NODE_FEATURE_DISCOVERY, PODS, Kind, known_kind, object_path
+from ..nodes.mig import is_standard_entry
 from ..nodes.pods import CONFIGMAP_PODS_SELECTOR
+from ..sharing_modes import mig_parted
 from .removal import (
     COPIED,
     Removal,
@@ -90,6 +93,21 @@ def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Re
     metadata = configmap["metadata"]
     label, path = f"ConfigMap {metadata['namespace']}/{metadata['name']}", _path("ConfigMap", configmap)
     own, foreign = split_keys(configmap)
+    data: dict[str, str | None] = dict.fromkeys(own)
+    if metadata["name"] == MIG_CONFIGMAP and mig_parted.KEY in own and not _is_own_file(client, configmap):
+        # Every run adds its entries to the existing file, and writes it as a whole.
+        entries = mig_parted.parse_configmap(configmap)
+        own, foreign = [key for key in own if key != mig_parted.KEY], [*foreign, mig_parted.KEY]
+        others = {name: content for name, content in entries.items() if not mig_parted.is_managed(name)}
+        data.pop(mig_parted.KEY)
+        if len(others) < len(entries):
+            data[mig_parted.KEY] = mig_parted.render_configuration(others)
+        named = [name for name, content in others.items() if not is_standard_entry(name, content)]
+        kept = kept or (
+            f"its file {mig_parted.KEY} has layouts of other tools or users: {abbreviate(named)}"
+            if named
+            else f"its file {mig_parted.KEY} cannot be read as a list of layouts"
+        )
     if not foreign and not kept:
         body = {"preconditions": {"resourceVersion": metadata["resourceVersion"]}}
         return Removal(label, before=own, send=functools.partial(client.delete, path, body=body))
@@ -99,8 +117,38 @@ def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Re
         kept=kept or f"it has foreign entries: {abbreviate(foreign)}",
         before=own + foreign,
         after=foreign,
-        send=functools.partial(_remove_entries, client, path, configmap, own),
+        send=functools.partial(_remove_entries, client, path, configmap, data),
     )
+
+
+def _is_own_file(client: Client, configmap: Document) -> bool:
+    """Whether the file of the MIG manager's ConfigMap has only entries of this collection, of NVIDIA, and of other ConfigMaps of the namespace.
+
+    From the latter, a run copied the entries of the ConfigMap that the ClusterPolicy named before, or those that the MIG manager generated.
+    """
+    entries = mig_parted.parse_configmap(configmap)
+    if not entries:
+        return is_empty_yaml(str((configmap.get("data") or {}).get(mig_parted.KEY) or ""))
+    unknown = {
+        name: content
+        for name, content in entries.items()
+        if not mig_parted.is_managed(name) and not is_standard_entry(name, content)
+    }
+    if not unknown:
+        return True
+    name, namespace = configmap["metadata"]["name"], configmap["metadata"]["namespace"]
+    others = [
+        mig_parted.parse_configmap(item)
+        for item in client.list(known_kind("v1", "ConfigMap").collection(namespace))
+        if item["metadata"]["name"] != name and mig_parted.KEY in (item.get("data") or {})
+    ]
+    return all(any(other.get(name) == content for other in others) for name, content in unknown.items())
+
+
+def keeps_mig_configmap(client: Client, namespace: str) -> bool:
+    """Whether configmap_removal() keeps the MIG manager's ConfigMap in this namespace."""
+    live = client.get(object_path("v1", "ConfigMap", MIG_CONFIGMAP, namespace))
+    return live is not None and is_marked(live) and bool(configmap_removal(client, live).kept)
 
 
 def foreign_configmap_removals(client: Client, configmaps: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
@@ -124,10 +172,10 @@ def annotation_removals(client: Client) -> t.Iterator[Removal]:
             yield Removal(label, "removed", send=functools.partial(_remove_annotation, client, pod))
 
 
-def _remove_entries(client: Client, path: str, configmap: Document, own: list[str]) -> None:
-    """Remove the collection's entries and labels; raises a conflict if the ConfigMap has changed since it was read."""
+def _remove_entries(client: Client, path: str, configmap: Document, data: t.Mapping[str, str | None]) -> None:
+    """Change the data in order to remove the collection's entries and labels; raises a conflict if the ConfigMap has changed since it was read."""
     version = configmap["metadata"]["resourceVersion"]
-    body: dict[str, t.Any] = {"metadata": {"resourceVersion": version}, "data": dict.fromkeys(own)}
+    body: dict[str, t.Any] = {"metadata": {"resourceVersion": version}, "data": dict(data)}
     labels = dict.fromkeys(applied_labels(configmap))
     if labels:
         body["metadata"]["labels"] = labels

@@ -14,6 +14,7 @@ from ..catalog.names import (
     LEASE_NAME,
     LEASE_NAMESPACE,
     MIG_CONFIG_LABEL,
+    MIG_CONFIGMAP,
     MIG_MANAGER_DEPLOY_LABEL,
 )
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
@@ -62,6 +63,7 @@ from .objects import (
     foreign_configmap_removals,
     is_agent_feature,
     keep_reason,
+    keeps_mig_configmap,
     named_license_objects,
     namespace_removal,
 )
@@ -672,12 +674,15 @@ class AfterHelm(Stage):
             (kind.kind.full_name, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
         }
         releases = [item.release for item in components if item.by_helm]
+        kept = self._named_license_objects
+        if keeps_mig_configmap(self.client, namespace):
+            kept |= {("ConfigMap", MIG_CONFIGMAP)}
         return DepartingObjects(
             releases=frozenset((release.name, release.namespace) for release in releases),
             contains=lambda kind, item: any(release.contains(kind, item) for release in releases),
             # In check mode, the previous stages have not deleted the objects of licensing and of the kinds in CREATED.
             objects=frozenset(leases | licensing),
-            kept=self._named_license_objects,
+            kept=kept,
             created=CREATED,
             by_olm=all(item.own_by_olm for item in components),
         )
