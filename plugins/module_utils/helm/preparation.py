@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -31,8 +32,10 @@ from .release import (
     ReleaseStep,
     Revision,
     custom_resource_definitions,
+    deleted_objects,
     helm_release_of,
     is_marked_installed,
+    is_written_by_helm,
     matching_documents,
     read_chart,
 )
@@ -216,9 +219,21 @@ class ReleaseRemoval:
         """Whether there is a release for helm to uninstall."""
         return self._latest is not None and self._latest.status != helm.UNINSTALLED
 
-    def contains(self, item: t.Mapping[str, t.Any]) -> bool:
-        """Whether an object is part of this release."""
-        return helm_release_of(item) == (self.name, self.namespace)
+    def contains(self, kind: str, item: t.Mapping[str, t.Any]) -> bool:
+        """Whether an object is part of this release, and not a copy with the same annotations. `kind` is Kind.full_name.
+
+        Helm has written the object or, if the server has no such record, the object is in the manifest of the release.
+        """
+        if helm_release_of(item) != (self.name, self.namespace):
+            return False
+        metadata = item["metadata"]
+        identity = (kind, metadata.get("namespace") or self.namespace, metadata["name"])
+        return is_written_by_helm(item) or identity in self._deleted_objects
+
+    @functools.cached_property
+    def _deleted_objects(self) -> frozenset[tuple[str, str, str]]:
+        content = self._records.content(self._latest) if self.exists else None
+        return deleted_objects(content.manifest, self.namespace) if content else frozenset()
 
     def await_other_helm(self) -> None:
         """Wait until no other helm process works on the release; raises WaitTimeout."""

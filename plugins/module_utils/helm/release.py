@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 
 from ..core.files import this_machine
 from ..core.messages import abbreviate
-from ..core.values import Object, get_nested
+from ..core.values import Document, Object, get_nested
 from ..core.waits import RunCommand, WaitOptions, run_within
 from ..core.yaml_text import dump, load_all, load_yaml_documents
 from ..kube.errors import ApiError
-from ..kube.paths import NAMESPACES, object_path
+from ..kube.paths import NAMESPACES, Kind, object_path
 
 if t.TYPE_CHECKING:
     from ..kube.client import Client
@@ -144,6 +144,10 @@ DEPLOYED, FAILED, SUPERSEDED, UNINSTALLED = "deployed", "failed", "superseded", 
 # operations.
 UNFINISHED = frozenset({"pending-install", "pending-upgrade", "pending-rollback", "uninstalling"})
 
+# The field manager of everything that helm writes (helm v3 cmd/helm/helm.go), whatever the name of the program.
+_MANAGER = "helm"
+# Helm does not delete objects with this annotation (helm v3 pkg/kube/resource_policy.go).
+_POLICY_ANNOTATION, _KEEP = "helm.sh/resource-policy", "keep"
 # The annotations by which Helm recognizes the objects of its releases (helm v3 pkg/action/validate.go).
 _NAME_ANNOTATION, _NAMESPACE_ANNOTATION = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
@@ -318,6 +322,40 @@ def helm_release_of(item: t.Mapping[str, t.Any]) -> ReleaseId | None:
     annotations = item["metadata"].get("annotations") or {}
     name, namespace = annotations.get(_NAME_ANNOTATION), annotations.get(_NAMESPACE_ANNOTATION)
     return (name, namespace) if name and namespace else None
+
+
+def is_written_by_helm(item: Document) -> bool:
+    """Whether the server has recorded Helm as a field manager, and Helm may delete the object; a copy has the same annotations, but not this record."""
+    managers = {entry.get("manager") for entry in item["metadata"].get("managedFields") or ()}
+    return _MANAGER in managers and not _is_kept_by_helm(item)
+
+
+def deleted_objects(manifest: str, namespace: str) -> frozenset[tuple[str, str, str]]:
+    """The objects that Helm deletes with a release: Kind.full_name, namespace and name. An object without a namespace has the release's `namespace`.
+
+    Empty if the manifest cannot be parsed.
+    """
+    try:
+        documents = [item for item in load_all(manifest) if isinstance(item, dict)]
+    except yaml.YAMLError:
+        return frozenset()
+    objects = [
+        each for item in documents for each in (item.get("items") if item.get("kind") == "List" else [item]) or ()
+    ]
+    return frozenset(
+        (
+            Kind(str(item.get("apiVersion") or ""), str(item.get("kind") or ""), "", namespaced=True).full_name,
+            str(item["metadata"].get("namespace") or namespace),
+            str(item["metadata"].get("name")),
+        )
+        for item in objects
+        if isinstance(item, dict) and isinstance(item.get("metadata"), dict) and not _is_kept_by_helm(item)
+    )
+
+
+def _is_kept_by_helm(item: Document) -> bool:
+    annotations = item["metadata"].get("annotations") or {}
+    return str(annotations.get(_POLICY_ANNOTATION) or "").strip().lower() == _KEEP
 
 
 # Runs helm to fetch and render charts, without a connection to the cluster.

@@ -54,6 +54,11 @@ class Kind:
     plural: str
     namespaced: bool
 
+    @property
+    def full_name(self) -> str:
+        """The kind with its API group, as in `Lease.coordination.k8s.io`; only the kind for the core group."""
+        return ".".join(filter(None, (self.kind, self.api_version.rpartition("/")[0])))
+
     def collection(self, namespace: str | None = None) -> str:
         """The path of the collection; without a namespace, it includes all namespaces."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"

@@ -34,6 +34,8 @@ if t.TYPE_CHECKING:
 # so they are taken from the catalog's table whose profiles correspond to the published ones.
 
 _PREFIX, _BALANCED = "all-", "all-balanced"
+# On GPUs with four compute slices, and on all others.
+_BALANCED_COUNTS = ([1, 2], [1, 1, 2])
 _KEYS = {"device-filter", "devices", "mig-enabled", "mig-devices"}
 
 
@@ -174,6 +176,34 @@ def _parts_for(content: Entry, device: str) -> Entry:
         for part in content
         if device in (mig_parted.device_filter(part) or (device,))
     ]
+
+
+def is_standard_entry(name: str, content: t.Any) -> bool:
+    """Whether an entry has the name and the content of an entry of NVIDIA's file: the same layout for all GPUs, with the maximum count of one profile.
+
+    Of `all-balanced`, which differs between models, only the counts are compared.
+    """
+    if not isinstance(content, list) or not content or not all(mig_parted.is_valid_part(part) for part in content):
+        return False
+    if any(part["devices"] != "all" or not set(part) <= _KEYS for part in content):
+        return False
+    layouts_of_parts = [dict(part.get("mig-devices") or {}) for part in content]
+    if name in (mig_parted.DISABLED, mig_parted.ENABLED):
+        enabled = name == mig_parted.ENABLED
+        return not any(layouts_of_parts) and all(part["mig-enabled"] is enabled for part in content)
+    if not all(part["mig-enabled"] for part in content):
+        return False
+    if name == _BALANCED:
+        return all(sorted(devices.values()) in _BALANCED_COUNTS for devices in layouts_of_parts)
+    known = {(without_memory(row.name), row.max_count) for table in mig.placement_tables() for row in table.profiles}
+    return all(
+        len(devices) == 1
+        and all(
+            name == f"{_PREFIX}{profile.replace('+', '.')}" and (without_memory(profile), count) in known
+            for profile, count in devices.items()
+        )
+        for devices in layouts_of_parts
+    )
 
 
 def _merge(sources: t.Sequence[_Source]) -> Entry | None:

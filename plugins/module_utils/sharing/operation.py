@@ -11,15 +11,15 @@ import time
 import typing as t
 from dataclasses import dataclass, replace
 
-from ..catalog.names import CONFIG_LABEL, MIG_CONFIG_LABEL, POOL_LABEL
+from ..catalog.names import CONFIG_LABEL, FIELD_MANAGER, MIG_CONFIG_LABEL, POOL_LABEL
 from ..core.errors import ConnectionProblem, InvalidOptions, PartialFailure, ReleaseRefused
 from ..core.files import write_private_file
-from ..core.messages import MAX_LISTED, MAX_NAMED, abbreviate, abbreviate_nodes, diff_of
-from ..core.values import get_nested
+from ..core.messages import MAX_LISTED, MAX_NAMED, abbreviate, abbreviate_nodes, diff_of, join_words
+from ..core.values import Document, get_nested
 from ..core.waits import WaitTimeout
 from ..gpu_operator.cluster_policy import active_policy
 from ..kube.errors import ApiError
-from ..kube.fields import reverts_changes
+from ..kube.fields import child, reverts_changes
 from ..kube.paths import CLUSTER_POLICIES, DISRUPTION_BUDGETS, NODES
 from ..nodes.impact import (
     OPERATOR,
@@ -56,6 +56,7 @@ from ..nodes.warnings import (
     unusual_nodes,
 )
 from ..schema.variables import explain_missing, missing_operands, remedy_for_pools, runs
+from ..sharing_modes import mig_parted
 from .change_plan import POOL_NAMES, PRESENT, RESET, ChangePlan, ConfigMaps, SharingConfigMaps, plan_sharing_changes
 from .reader import ClusterState, RunContext, StateReader, layout_problems, plan_demand
 from .rollout import Rollout, RolloutResult, after_discovery, build_result, warnings
@@ -70,7 +71,7 @@ if t.TYPE_CHECKING:
     from ..nodes.pods import ContainerFailure, PodOnNode
     from ..pools.module import PlanModule
     from ..pools.plan import Membership, Plan
-    from .change_plan import Scope
+    from .change_plan import ConfigMapEntries, Scope
 
 # Implements the module gpu_sharing: previews the changes in check mode; otherwise applies changes until the cluster matches the declaration.
 
@@ -452,6 +453,7 @@ def overview(client: Client, plan: Plan, nodes: t.Sequence[Node], pods: t.Callab
             *layout_problems(allocation.plan, nodes, membership, configmaps),
             *reverted_configmaps(changes, configmaps),
             *lost_entries(changes, nodes),
+            *taken_over_file(changes.mig, configmaps.mig),
         ),
     )
 
@@ -486,6 +488,21 @@ def reverted_configmaps(changes: ChangePlan, configmaps: ConfigMaps) -> list[str
     parts = ((changes.device_plugin, configmaps.device_plugin), (changes.mig, configmaps.mig))
     texts = (reverts_changes(configmap) for entries, configmap in parts if entries.changed and configmap)
     return [text for text in texts if text]
+
+
+def taken_over_file(entries: ConfigMapEntries, configmap: Document | None) -> t.Iterator[str]:
+    """A sentence about the other field managers of the MIG manager's file, if the run writes the file: it has only one key, so a run writes it as a whole."""
+    metadata = (configmap or {}).get("metadata") or {}
+    managers = {
+        str(entry.get("manager"))
+        for entry in metadata.get("managedFields") or ()
+        if f"f:{mig_parted.KEY}" in child(entry.get("fieldsV1") or {}, "data")
+    } - {FIELD_MANAGER}
+    if entries.changed and managers:
+        yield (
+            f"ConfigMap {metadata['namespace']}/{metadata['name']}: {join_words(sorted(managers))} has written {mig_parted.KEY}, and a run writes this "
+            "file as a whole. The layouts in it stay, also when this collection is uninstalled, but later changes by that tool may remove those of the pools."
+        )
 
 
 def impact_preview(

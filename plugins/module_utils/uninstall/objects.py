@@ -28,13 +28,16 @@ from ..catalog.taints import toleration_identity
 from ..core.messages import abbreviate
 from ..core.values import Document, Object, get_nested
 from ..core.waits import call_all
+from ..core.yaml_text import is_empty_yaml
 from ..gpu_operator.cluster_policy import DRIVER_KIND, is_managed_driver, recorded_tolerations
-from ..helm.release import helm_release_of, marker_path
+from ..helm.release import marker_path
 from ..kube.errors import ApiError, patch_object
 from ..kube.fields import is_deleting
 from ..kube.objects import Permission
 from ..kube.paths import NAMESPACES, NODE_FEATURE_DISCOVERY, PODS, Kind, known_kind, object_path
+from ..nodes.mig import is_standard_entry
 from ..nodes.pods import CONFIGMAP_PODS_SELECTOR
+from ..sharing_modes import mig_parted
 from .removal import (
     COPIED,
     Removal,
@@ -90,6 +93,21 @@ def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Re
     metadata = configmap["metadata"]
     label, path = f"ConfigMap {metadata['namespace']}/{metadata['name']}", _path("ConfigMap", configmap)
     own, foreign = split_keys(configmap)
+    data: dict[str, str | None] = dict.fromkeys(own)
+    if metadata["name"] == MIG_CONFIGMAP and mig_parted.KEY in own and not _is_own_file(client, configmap):
+        # Every run adds its entries to the existing file, and writes it as a whole.
+        entries = mig_parted.parse_configmap(configmap)
+        own, foreign = [key for key in own if key != mig_parted.KEY], [*foreign, mig_parted.KEY]
+        others = {name: content for name, content in entries.items() if not mig_parted.is_managed(name)}
+        data.pop(mig_parted.KEY)
+        if len(others) < len(entries):
+            data[mig_parted.KEY] = mig_parted.render_configuration(others)
+        named = [name for name, content in others.items() if not is_standard_entry(name, content)]
+        kept = kept or (
+            f"its file {mig_parted.KEY} has layouts of other tools or users: {abbreviate(named)}"
+            if named
+            else f"its file {mig_parted.KEY} cannot be read as a list of layouts"
+        )
     if not foreign and not kept:
         body = {"preconditions": {"resourceVersion": metadata["resourceVersion"]}}
         return Removal(label, before=own, send=functools.partial(client.delete, path, body=body))
@@ -99,8 +117,38 @@ def configmap_removal(client: Client, configmap: Document, kept: str = "") -> Re
         kept=kept or f"it has foreign entries: {abbreviate(foreign)}",
         before=own + foreign,
         after=foreign,
-        send=functools.partial(_remove_entries, client, path, configmap, own),
+        send=functools.partial(_remove_entries, client, path, configmap, data),
     )
+
+
+def _is_own_file(client: Client, configmap: Document) -> bool:
+    """Whether the file of the MIG manager's ConfigMap has only entries of this collection, of NVIDIA, and of other ConfigMaps of the namespace.
+
+    From the latter, a run copied the entries of the ConfigMap that the ClusterPolicy named before, or those that the MIG manager generated.
+    """
+    entries = mig_parted.parse_configmap(configmap)
+    if not entries:
+        return is_empty_yaml(str((configmap.get("data") or {}).get(mig_parted.KEY) or ""))
+    unknown = {
+        name: content
+        for name, content in entries.items()
+        if not mig_parted.is_managed(name) and not is_standard_entry(name, content)
+    }
+    if not unknown:
+        return True
+    name, namespace = configmap["metadata"]["name"], configmap["metadata"]["namespace"]
+    others = [
+        mig_parted.parse_configmap(item)
+        for item in client.list(known_kind("v1", "ConfigMap").collection(namespace))
+        if item["metadata"]["name"] != name and mig_parted.KEY in (item.get("data") or {})
+    ]
+    return all(any(other.get(name) == content for other in others) for name, content in unknown.items())
+
+
+def keeps_mig_configmap(client: Client, namespace: str) -> bool:
+    """Whether configmap_removal() keeps the MIG manager's ConfigMap in this namespace."""
+    live = client.get(object_path("v1", "ConfigMap", MIG_CONFIGMAP, namespace))
+    return live is not None and is_marked(live) and bool(configmap_removal(client, live).kept)
 
 
 def foreign_configmap_removals(client: Client, configmaps: t.Iterable[tuple[str, str]]) -> t.Iterator[Removal]:
@@ -124,10 +172,10 @@ def annotation_removals(client: Client) -> t.Iterator[Removal]:
             yield Removal(label, "removed", send=functools.partial(_remove_annotation, client, pod))
 
 
-def _remove_entries(client: Client, path: str, configmap: Document, own: list[str]) -> None:
-    """Remove the collection's entries and labels; raises a conflict if the ConfigMap has changed since it was read."""
+def _remove_entries(client: Client, path: str, configmap: Document, data: t.Mapping[str, str | None]) -> None:
+    """Change the data in order to remove the collection's entries and labels; raises a conflict if the ConfigMap has changed since it was read."""
     version = configmap["metadata"]["resourceVersion"]
-    body: dict[str, t.Any] = {"metadata": {"resourceVersion": version}, "data": dict.fromkeys(own)}
+    body: dict[str, t.Any] = {"metadata": {"resourceVersion": version}, "data": dict(data)}
     labels = dict.fromkeys(applied_labels(configmap))
     if labels:
         body["metadata"]["labels"] = labels
@@ -150,7 +198,7 @@ def _path(kind: str, live: Document) -> str:
 
 # Decides which CRDs of the collection's Helm releases can be deleted, and which are kept because of foreign objects or managers (pure).
 
-_NODE_FEATURE = "NodeFeature"
+_NODE_FEATURE = "NodeFeature.nfd.k8s-sigs.io"
 _NODE_OF_FEATURE = "nfd.node.kubernetes.io/node-name"
 # The prefix of the NodeFeature that gpu-feature-discovery writes for a node (k8s-device-plugin internal/lm/output.go).
 _GFD = "nvidia-features-for-"
@@ -183,7 +231,7 @@ def keep_reason(kind: Kind, live: Document, foreign: t.Iterable[Document]) -> st
 
 
 def is_agent_feature(kind: str, item: Document) -> bool:
-    """Whether the object is a NodeFeature that NFD's worker or gpu-feature-discovery has written for its node."""
+    """Whether the object is a NodeFeature that NFD's worker or gpu-feature-discovery has written for its node. `kind` is Kind.full_name."""
     metadata = item["metadata"]
     node = (metadata.get("labels") or {}).get(_NODE_OF_FEATURE)
     return kind == _NODE_FEATURE and bool(node) and metadata["name"] in (node, f"{_GFD}{node}")
@@ -335,7 +383,7 @@ class ComponentRemoval:
 
     def removes(self, policy: Document) -> bool:
         """Whether a ClusterPolicy is deleted with the component, because the Helm release contains it or the collection created it for an operator from OLM."""
-        return is_created(policy) or (self.by_helm and self.release.contains(policy))
+        return is_created(policy) or (self.by_helm and self.release.contains("ClusterPolicy.nvidia.com", policy))
 
     def as_dict(self) -> dict[str, t.Any]:
         """The Helm release in the format of the module's result, from which the role uninstalls it."""
@@ -435,10 +483,10 @@ class CreatedKind:
         return deletion(client, self.kind.path(name, namespace), item, label)
 
     def is_deleted(self, kind: str, metadata: Document) -> bool:
-        """Whether the object with this metadata is one of these objects, and is deleted as a whole."""
+        """Whether the object with this metadata is one of these objects, and is deleted as a whole. `kind` is Kind.full_name."""
         item = {"metadata": metadata}
         return (
-            kind == self.kind.kind
+            kind == self.kind.full_name
             and (not self.names or metadata["name"] in self.names)
             and self.is_own(item)
             and not (self.has_foreign_entries and self.has_foreign_entries(item))
@@ -515,17 +563,26 @@ def created_removals(
 # Resources without these verbs (for example pod metrics and package lists) are not stored objects; the namespace controller uses the same rule.
 _REQUIRED_VERBS = {"list", "delete"}
 # These kinds are derived from Services, and listing them causes a warning of the API server.
-_DERIVED_KINDS = {"Endpoints", "EndpointSlice"}
+_DERIVED_KINDS = {"Endpoints", "EndpointSlice.discovery.k8s.io"}
+# Groups that serve the objects of another group a second time.
+_SECOND_NAMES = {
+    "Event.events.k8s.io": "Event",
+    "Role.authorization.openshift.io": "Role.rbac.authorization.k8s.io",
+    "RoleBinding.authorization.openshift.io": "RoleBinding.rbac.authorization.k8s.io",
+}
+# By Kind.full_name, because other tools have kinds with the same name.
 # Objects that Kubernetes and OpenShift create in every namespace, and objects of the operators' leader election.
 _DEFAULT_OBJECTS: dict[str, t.Collection[str]] = {
     "ConfigMap": {"kube-root-ca.crt", "openshift-service-ca.crt"},
     "ServiceAccount": {"default", "builder", "deployer"},
-    "RoleBinding": {"system:deployers", "system:image-builders", "system:image-pullers"},
-    "Lease": ELECTION_LEASES,
+    "RoleBinding.rbac.authorization.k8s.io": {"system:deployers", "system:image-builders", "system:image-pullers"},
+    "Lease.coordination.k8s.io": ELECTION_LEASES,
 }
+# The prefix of the Secrets with Helm's records (helm v3 pkg/storage/storage.go).
+_RECORDS = "sh.helm.release.v1"
 _SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
 # Cluster-wide owners of the objects that NVIDIA's operator creates in its namespace.
-_OPERATOR_OWNERS = {"ClusterPolicy", "NVIDIADriver", "GPUCluster"}
+_OPERATOR_OWNERS = {"ClusterPolicy.nvidia.com", "NVIDIADriver.nvidia.com", "GPUCluster.nvidia.com"}
 
 
 class UnknownContents(Exception):
@@ -534,14 +591,16 @@ class UnknownContents(Exception):
 
 @dataclass(frozen=True)
 class DepartingObjects:
-    """Objects that will be deleted: whole Helm releases (name, namespace), objects by kind and name, and objects of kinds that the collection creates.
+    """Objects that will be deleted: those of Helm releases (name, namespace), objects by Kind.full_name and name, and those that the collection creates.
 
-    `kept`: objects by kind and name that are not deleted in any case.
+    `contains`: whether one of the releases contains the object, given as Kind.full_name and the object.
+    `kept`: objects by Kind.full_name and name that are not deleted in any case.
     `by_olm`: whether the objects that OLM has created for an operator, and all objects that the collection has created, are also deleted. A
     foreign operator's Subscription remains.
     """
 
     releases: frozenset[tuple[str, str]] = frozenset()
+    contains: t.Callable[[str, Document], bool] = lambda dummy_kind, dummy_item: False
     objects: frozenset[tuple[str, str]] = frozenset()
     kept: frozenset[tuple[str, str]] = frozenset()
     created: tuple[CreatedKind, ...] = ()
@@ -588,10 +647,10 @@ def namespace_removal(
 
 
 def foreign_objects(objects: t.Sequence[tuple[str, Document]], departing: DepartingObjects) -> list[str]:
-    """The objects, given as kind and metadata, that will not be deleted and whose owner is not among the objects."""
+    """The objects, given as Kind.full_name and metadata, that will not be deleted and whose owner is not among the objects."""
     uids = {str(metadata.get("uid")) for dummy, metadata in objects}
     return sorted(
-        f"{kind} {metadata['name']}"
+        f"{kind.partition('.')[0]} {metadata['name']}"
         for kind, metadata in objects
         if not _departs(kind, metadata, departing) and not _has_owner(metadata, uids)
     )
@@ -604,7 +663,7 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         return True
     if (kind, name) in departing.kept:
         return False
-    if (kind, name) in departing.objects or helm_release_of(item) in departing.releases or is_agent_feature(kind, item):
+    if (kind, name) in departing.objects or departing.contains(kind, item) or is_agent_feature(kind, item):
         return True
     if any(created.is_deleted(kind, metadata) for created in departing.created):
         return True
@@ -617,23 +676,26 @@ def _departs(kind: str, metadata: Document, departing: DepartingObjects) -> bool
         labels = metadata.get("labels") or {}
         account = (metadata.get("annotations") or {}).get(_SERVICE_ACCOUNT)
         release = (labels.get("name"), metadata.get("namespace"))
-        return (labels.get("owner") == "helm" and release in departing.releases) or account in _DEFAULT_OBJECTS[
-            "ServiceAccount"
-        ]
+        is_record = labels.get("owner") == "helm" and name == f"{_RECORDS}.{release[0]}.v{labels.get('version')}"
+        return (is_record and release in departing.releases) or account in _DEFAULT_OBJECTS["ServiceAccount"]
     return False
 
 
 def _is_of_operator(kind: str, metadata: Document) -> bool:
     """Whether OLM has created the object for an operator (operator-lifecycle-manager pkg/controller/install, pkg/controller/operators/decorators)."""
     labels = metadata.get("labels") or {}
-    by_package = any(key.startswith("operators.coreos.com/") for key in labels) and kind != "Subscription"
+    by_package = any(key.startswith("operators.coreos.com/") for key in labels) and not kind.startswith("Subscription.")
     return labels.get("olm.managed") == "true" or by_package
 
 
 def _has_owner(metadata: Document, uids: set[str]) -> bool:
     """Whether the object's owner is among the objects, or belongs to the operator."""
     owners = metadata.get("ownerReferences") or []
-    return any(str(owner.get("uid")) in uids or owner.get("kind") in _OPERATOR_OWNERS for owner in owners)
+    return any(str(owner.get("uid")) in uids or _kind_of_owner(owner) in _OPERATOR_OWNERS for owner in owners)
+
+
+def _kind_of_owner(owner: Document) -> str:
+    return Kind(str(owner.get("apiVersion") or ""), str(owner.get("kind")), "", namespaced=False).full_name
 
 
 def _require_list_permission(client: Client, namespace: str) -> None:
@@ -645,14 +707,15 @@ def _require_list_permission(client: Client, namespace: str) -> None:
 
 
 def namespace_objects(client: Client, namespace: str) -> list[tuple[str, Document]]:
-    """The kind and the metadata of every object in a namespace; raises UnknownContents if any kind cannot be listed."""
-    groups = (client.get("/apis") or {}).get("groups") or []
-    versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
-    calls = [
-        (kind.plural, functools.partial(_list, client, kind, namespace))
-        for group_version in versions
-        for kind in _kinds(client, group_version)
-    ]
+    """Kind.full_name and the metadata of every object in a namespace; raises UnknownContents if any kind cannot be listed.
+
+    Some kinds are not served in the preferred version of their group, so all versions are read; each kind is listed once.
+    """
+    kinds: dict[tuple[str, str], Kind] = {}
+    for group_version in _group_versions(client):
+        for kind in _kinds(client, group_version):
+            kinds.setdefault((group_version.rpartition("/")[0], kind.plural), kind)
+    calls = [(kind.plural, functools.partial(_list, client, kind, namespace)) for kind in kinds.values()]
     return [item for objects in call_all(calls) for item in objects]
 
 
@@ -669,6 +732,14 @@ def _unmark(client: Client, path: str, name: str) -> None:
         client.patch(path, patch)
 
 
+def _group_versions(client: Client) -> t.Iterator[str]:
+    """All versions of all API groups; the preferred version of a group comes first."""
+    yield "v1"
+    for group in (client.get("/apis") or {}).get("groups") or []:
+        preferred = [group["preferredVersion"]["groupVersion"]] if group.get("preferredVersion") else []
+        yield from dict.fromkeys([*preferred, *(each["groupVersion"] for each in group.get("versions") or ())])
+
+
 def _kinds(client: Client, group_version: str) -> list[Kind]:
     root = f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}"
     try:
@@ -677,19 +748,20 @@ def _kinds(client: Client, group_version: str) -> list[Kind]:
         if error.unreachable:
             raise
         raise UnknownContents(f"the API {group_version} does not respond: {error.message}") from error
-    return [
+    kinds = [
         Kind(group_version, resource["kind"], resource["name"], True)
         for resource in resources
         if resource.get("namespaced")
         and "/" not in resource["name"]
         and set(resource.get("verbs") or []) >= _REQUIRED_VERBS
-        and resource["kind"] not in _DERIVED_KINDS
     ]
+    return [kind for kind in kinds if kind.full_name not in _DERIVED_KINDS]
 
 
 def _list(client: Client, kind: Kind, namespace: str) -> list[tuple[str, Document]]:
     try:
-        return [(kind.kind, item["metadata"]) for item in client.list(kind.collection(namespace), metadata_only=True)]
+        objects = client.list(kind.collection(namespace), metadata_only=True)
+        return [(_SECOND_NAMES.get(kind.full_name, kind.full_name), item["metadata"]) for item in objects]
     except ApiError as error:
         if error.unreachable:
             raise

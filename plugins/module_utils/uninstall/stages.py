@@ -14,6 +14,7 @@ from ..catalog.names import (
     LEASE_NAME,
     LEASE_NAMESPACE,
     MIG_CONFIG_LABEL,
+    MIG_CONFIGMAP,
     MIG_MANAGER_DEPLOY_LABEL,
 )
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
@@ -62,6 +63,7 @@ from .objects import (
     foreign_configmap_removals,
     is_agent_feature,
     keep_reason,
+    keeps_mig_configmap,
     named_license_objects,
     namespace_removal,
 )
@@ -633,7 +635,7 @@ class AfterHelm(Stage):
         foreign: list[Document] = []
         namespaces = {each.release.namespace for each in self.components if each.is_removed}
         for item in self.client.list_known(kind.collection(), metadata_only=True):
-            (own if _is_own(kind.kind, item, component, namespaces) else foreign).append(item)
+            (own if _is_own(kind.full_name, item, component, namespaces) else foreign).append(item)
         if kind.kind == "ClusterPolicy":
             self.foreign_policies = bool(foreign)
         if not is_marked(live):
@@ -665,15 +667,22 @@ class AfterHelm(Stage):
         return namespace_removal(self.client, name, departing, next(filter(None, reasons), ""))
 
     def _departing(self, namespace: str, components: t.Sequence[ComponentRemoval]) -> DepartingObjects:
-        leases = {("Lease", path.rpartition("/")[2]) for item in components for path in item.lease_paths}
-        licensing = {
-            (kind.kind.kind, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
+        leases = {
+            ("Lease.coordination.k8s.io", path.rpartition("/")[2]) for item in components for path in item.lease_paths
         }
+        licensing = {
+            (kind.kind.full_name, name_of(item)) for kind in OF_OPERATORS for item in kind.find(self.client, namespace)
+        }
+        releases = [item.release for item in components if item.by_helm]
+        kept = self._named_license_objects
+        if keeps_mig_configmap(self.client, namespace):
+            kept |= {("ConfigMap", MIG_CONFIGMAP)}
         return DepartingObjects(
-            releases=frozenset((item.release.name, item.release.namespace) for item in components if item.by_helm),
+            releases=frozenset((release.name, release.namespace) for release in releases),
+            contains=lambda kind, item: any(release.contains(kind, item) for release in releases),
             # In check mode, the previous stages have not deleted the objects of licensing and of the kinds in CREATED.
             objects=frozenset(leases | licensing),
-            kept=self._named_license_objects,
+            kept=kept,
             created=CREATED,
             by_olm=all(item.own_by_olm for item in components),
         )
@@ -695,9 +704,11 @@ def _is_own(kind: str, item: Document, component: ComponentRemoval, namespaces: 
     In check mode, that stage has not deleted its objects yet. Of these objects, only drivers and policies count, because the user may have
     created objects of other kinds with the same annotation by means of kube_object.
     """
-    is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (kind == "ClusterPolicy" and is_created(item))
+    is_deleted_before = DRIVERS.is_deleted(kind, item["metadata"]) or (
+        kind == "ClusterPolicy.nvidia.com" and is_created(item)
+    )
     is_of_agent = is_agent_feature(kind, item) and item["metadata"].get("namespace") in namespaces
-    return is_deleted_before or component.release.contains(item) or is_of_agent
+    return is_deleted_before or component.release.contains(kind, item) or is_of_agent
 
 
 def _lease_path(name: str, namespace: str) -> str:

@@ -13,8 +13,17 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Clien
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, plan_sharing_changes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import Overview, add_nodes, add_pool_facts
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
+    ConfigMapEntries,
+    ConfigMaps,
+    plan_sharing_changes,
+)
+from ansible_collections.accel.gpu.plugins.module_utils.sharing.operation import (
+    Overview,
+    add_nodes,
+    add_pool_facts,
+    taken_over_file,
+)
 from tests.helpers.fleet import node
 
 MESSAGE = 'resourcequotas is forbidden: User "reader" cannot list resource "resourcequotas"'
@@ -83,3 +92,26 @@ def test_the_report_names_other_device_plugins_although_it_lists_no_pods(pods: t
     named = [text for text in result["warnings"] if "DaemonSet kube-system/nvdp" in text]
     # All pods have been listed, and none of them is a plugin.
     assert (len(named), bool(client.sent)) == ((1, True) if pods is None else (0, False))
+
+
+@pytest.mark.parametrize(
+    ("key", "managers", "added", "warned"),
+    [
+        ("config.yaml", ["kubectl-edit", "accel.gpu"], ("all-disabled",), True),
+        ("config.yaml", ["kubectl-client-side-apply"], ("all-disabled",), True),
+        ("config.yaml", ["kubectl-edit"], (), False),
+        ("config.yaml", ["accel.gpu"], ("all-disabled",), False),
+        ("other", ["kubectl-edit"], ("all-disabled",), False),
+    ],
+)
+def test_a_file_that_others_have_written(key: str, managers: list[str], added: tuple[str, ...], warned: bool) -> None:
+    entries = [{"manager": name, "fieldsV1": {"f:data": {f"f:{key}": {}}}} for name in managers]
+    configmap = {"metadata": {"name": "accel-gpu-mig-parted", "namespace": "gpus", "managedFields": entries}}
+    texts = list(taken_over_file(ConfigMapEntries({}, added, (), {}), configmap))
+    assert bool(texts) is warned
+    if warned:
+        assert f"gpus/accel-gpu-mig-parted: {managers[0]} has written config.yaml" in texts[0]
+
+
+def test_a_file_that_does_not_exist() -> None:
+    assert list(taken_over_file(ConfigMapEntries({}, ("all-disabled",), (), {}), None)) == []

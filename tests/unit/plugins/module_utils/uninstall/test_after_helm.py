@@ -118,7 +118,7 @@ def test_check_mode_keeps_the_same_as_a_run(foreign: tuple[Object, ...], by_olm:
     stages = []
     for objects in ((*own, *foreign), foreign):
         release = SimpleNamespace(
-            name="r", namespace="n", managed=not by_olm, exists=False, contains=lambda dummy: False
+            name="r", namespace="n", managed=not by_olm, exists=False, contains=lambda *dummy: False
         )
         stage = after_helm(CustomObjects(*objects), release, by_olm=by_olm)
         stage.read()
@@ -135,7 +135,7 @@ def test_an_object_that_the_stage_before_helm_does_not_delete_keeps_its_crd() ->
     """The user's own rule, created by kube_object with record_creation, and a driver without the label."""
     rule, driver = custom_object("nodefeaturerules", "rule", own=True), custom_object("nvidiadrivers", "d", own=True)
     del driver["metadata"]["labels"]
-    release = SimpleNamespace(name="r", namespace="n", managed=True, exists=False, contains=lambda dummy: False)
+    release = SimpleNamespace(name="r", namespace="n", managed=True, exists=False, contains=lambda *dummy: False)
     stage = after_helm(CustomObjects(rule, driver), release)
     stage.read()
     stage.preview()
@@ -156,7 +156,7 @@ def test_features_of_agents_that_stay_keep_their_crd(namespace: str, kept: bool)
     ]
     client = CustomObjects(*features)
     client.CRDS = ("nodefeatures.nfd.k8s-sigs.io",)
-    release = SimpleNamespace(name="r", namespace="n", managed=True, exists=False, contains=lambda dummy: False)
+    release = SimpleNamespace(name="r", namespace="n", managed=True, exists=False, contains=lambda *dummy: False)
     theirs = SimpleNamespace(name="o", namespace="gpu-operator", managed=False, exists=True)
     stage = after_helm(client, release)
     stage.components = Components(ComponentRemoval(cast(Any, theirs)), stage.components.nfd)
@@ -228,7 +228,7 @@ THEIR_POLICY = {"metadata": {"name": "theirs"}, "spec": {"driver": {"licensingCo
     ],
 )
 def test_check_mode_and_a_namespace_with_licensing_objects(client: Any, name: str, kept: str | None) -> None:
-    release = SimpleNamespace(name="r", namespace=name, managed=True, exists=False, contains=lambda dummy: False)
+    release = SimpleNamespace(name="r", namespace=name, managed=True, exists=False, contains=lambda *dummy: False)
     removal = after_helm(client, release)._namespace_removal(name)
     assert (removal is None) == (kept is None)
     if removal is not None and kept is not None:

@@ -29,7 +29,7 @@ def release(name: str, *, managed: bool, exists: bool) -> ReleaseRemoval:
         managed=managed,
         exists=exists,
         initial_status="deployed" if exists else "absent",
-        contains=lambda item: item.get("release") == name,
+        contains=lambda dummy, item: item.get("release") == name,
     )
     return cast("ReleaseRemoval", actual)
 

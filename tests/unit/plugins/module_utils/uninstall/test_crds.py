@@ -69,7 +69,7 @@ def test_names_of_a_custom_kind(kind: Kind, name: str, path: str) -> None:
     ],
 )
 def test_is_agent_feature(actual: Object, agent: bool) -> None:
-    assert is_agent_feature(FEATURE.kind, actual) is agent
+    assert is_agent_feature(FEATURE.full_name, actual) is agent
 
 
 CASES: list[tuple[Object, list[Object], str]] = [

@@ -100,8 +100,9 @@ def test_a_kind_may_have_its_own_removal() -> None:
         ("ConfigMap", {"name": "accel-gpu-mig-parted", "managedFields": BOTH}, False),
         ("ConfigMap", {"name": "accel-gpu-mig-parted"}, False),
         ("ConfigMap", {"name": "other", "managedFields": OWN}, False),
-        ("CronJob", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, True),
-        ("Deployment", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
+        ("CronJob.batch", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, True),
+        ("CronJob.of-a-user", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
+        ("Deployment.apps", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
         ("Pod", {"name": "any"}, False),
     ],
 )
