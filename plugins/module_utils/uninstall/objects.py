@@ -34,6 +34,7 @@ from ..kube.errors import ApiError, patch_object
 from ..kube.fields import is_deleting
 from ..kube.objects import Permission
 from ..kube.paths import NAMESPACES, NODE_FEATURE_DISCOVERY, PODS, Kind, known_kind, object_path
+from ..nodes.ownership import is_written
 from ..nodes.pods import CONFIGMAP_PODS_SELECTOR
 from .removal import (
     COPIED,
@@ -45,7 +46,6 @@ from .removal import (
     is_copy,
     is_created,
     is_marked,
-    is_written,
     spec_managers,
     split_keys,
     unmark_patch,
