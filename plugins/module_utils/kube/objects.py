@@ -331,8 +331,8 @@ class ObjectWriter:
     def _require_own(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
         """Raise InvalidObjects if `record_creation` is set and an object exists that the collection did not create.
 
-        A field manager's record does not prove the creation: `kubectl create serviceaccount` leaves no record, so after a takeover, the collection would
-        be the only manager. A namespace may have another owner, because only its declared labels are changed, and it is not deleted.
+        A field manager's record does not prove the creation: after a takeover with force, the collection may be the only manager. A namespace may have
+        another owner, because only its declared labels are changed, and it is not deleted.
         """
         if not self.record_creation:
             return

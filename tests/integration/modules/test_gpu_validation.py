@@ -120,6 +120,7 @@ def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: C
     assert result["changed"] is True
     assert result["gpu_validation"]["leftovers"] == 1
     assert result["gpu_validation"]["pools"]["notebooks"]["status"] == "verified"
+    assert "are kept: a-copy" in str(result["warnings"])
     assert pods(cluster) == ["a-copy"]
     cluster.kubectl("-n", NAMESPACE, "delete", "pod", "a-copy", "--force", "--grace-period=0")
 

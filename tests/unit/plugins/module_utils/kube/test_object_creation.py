@@ -15,7 +15,7 @@ Object = dict[str, Any]
 
 NAME = "accel-gpu-new-nodes"
 CREATED = {"annotations": {"accel.gpu/created": "true"}}
-# `kubectl create serviceaccount` and an earlier takeover leave only the collection's record.
+# A takeover with force may leave only the collection's record.
 TAKEN_OVER = {"managedFields": [{"manager": "accel.gpu", "operation": "Apply"}]}
 BY_KUBECTL = {"managedFields": [{"manager": "kubectl-create", "operation": "Update"}, *TAKEN_OVER["managedFields"]]}
 BY_HELM = {"annotations": {"meta.helm.sh/release-name": "tools", "meta.helm.sh/release-namespace": "apps"}}
