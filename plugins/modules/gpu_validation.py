@@ -241,7 +241,7 @@ from ..module_utils.validation.evaluation import (
     verified_entry,
 )
 from ..module_utils.validation.pods import NotTestable, Workload, option_spec, read_options
-from ..module_utils.validation.validator import NodeProgramRunner, ValidationState, Validator, undeleted
+from ..module_utils.validation.validator import NodeProgramRunner, ValidationState, Validator, foreign, undeleted
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.lease import Lease
@@ -259,6 +259,8 @@ def work(module: PlanModule) -> dict[str, t.Any]:
     workload = Workload(plan.validation, module.run_id, options)
     validator = Validator(module.client, plan, workload, module.progress)
     state = validator.read()
+    if state.foreign_pods:
+        module.warn(foreign(state.foreign_pods, plan.validation.namespace))
     pools = _initial_results(module, state, workload)
     result: dict[str, t.Any] = {"pools": pools, "leftovers": len(state.leftovers), "seconds": 0.0}
     before = {name: _summary(pool) for name, pool in pools.items()}

@@ -52,7 +52,8 @@ options:
     description:
       - Used by this collection's roles. This option is not a stable interface.
       - Whether to set the annotation C(accel.gpu/created) on an object that this module creates, so that M(accel.gpu.uninstall) may delete it. Objects that
-        already existed never get this annotation.
+        already existed never get this annotation. If an object other than a Namespace already exists without it, the module fails before any change, in check
+        mode as well.
     type: bool
     default: false
 notes:

@@ -693,6 +693,17 @@ def reverts_changes(item: Document) -> str:
     return f"{tool} manages {title} and may revert the changes of this run. Make the same changes where {tool} gets its settings."
 
 
+def owner_of(item: Document, kind: str, manager: str) -> str:
+    """The tool, object, Helm release or field managers other than `manager` that an object of this kind belongs to, for messages; empty if unknown."""
+    metadata = item["metadata"]
+    if tool := manager_of(item, kind) or _other_tool(metadata):
+        return tool
+    if release := _helm_release(metadata):
+        return f"Helm release {release}"
+    managers = sorted({name for name in _field_managers(metadata) if name and name != manager})
+    return f"field manager {', '.join(managers)}" if managers else ""
+
+
 def _other_tool(metadata: Document) -> str:
     """The tool without a resource of its own that manages an object, by its marks, its owners and its field managers."""
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}

@@ -17,7 +17,7 @@ from ..core.errors import InvalidOptions
 from ..core.values import Document, Object, get_nested
 from ..core.waits import call_all
 from .errors import ApiError
-from .fields import Difference, difference, is_deleting, is_older_version, same_object, shown
+from .fields import Difference, difference, is_deleting, is_older_version, owner_of, same_object, shown
 from .paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Kind, known_paths
 
 if t.TYPE_CHECKING:
@@ -228,7 +228,7 @@ class ObjectWriter:
     `before_write` acquires the lease; it is called once, before the first change. All objects are then read again, and the
     lease is checked before each change. `on_done` is called for each finished object, even if a later object fails.
     `confirm_deletion` is called with the labels of existing objects before they are deleted, in check mode as well; it raises an error if they must not be
-    deleted. With `record_creation`, an object that the writer creates gets a permanent annotation.
+    deleted. With `record_creation`, an object that the writer creates gets a permanent annotation, and an object of another owner is not taken over.
     """
 
     client: Client
@@ -252,10 +252,12 @@ class ObjectWriter:
         targets = self._targets(desired)
         live = self._read(targets)
         self._require_namespaces(targets, live)
+        self._require_own(targets, live)
         planned = self._planned(targets, live)
         if not self.check and any(plan.changed for plan in planned):
             self._lease = self.before_write()
             live = self._read(targets)
+            self._require_own(targets, live)
             planned = self._planned(targets, live)
         return [
             self._report(self._apply_one(target, item, plan))
@@ -326,6 +328,22 @@ class ObjectWriter:
         if problems:
             raise InvalidObjects(problems, _TITLE)
 
+    def _require_own(self, targets: list[_ObjectTarget], live: list[Object | None]) -> None:
+        """Raise InvalidObjects if `record_creation` is set and an object exists that the collection did not create.
+
+        A field manager's record does not prove the creation: after a takeover with force, the collection may be the only manager. A namespace may have
+        another owner, because only its declared labels are changed, and it is not deleted.
+        """
+        if not self.record_creation:
+            return
+        problems = [
+            _foreign_problem(target, item)
+            for target, item in zip(targets, live, strict=True)
+            if item is not None and target.kind_name != "Namespace" and not _has_record(item)
+        ]
+        if problems:
+            raise InvalidObjects(problems, _TITLE)
+
     def _has_namespace(self, name: str) -> bool:
         if name not in self._namespaces:
             try:
@@ -346,8 +364,7 @@ class ObjectWriter:
 
     def _with_record(self, desired: Object, live: Object | None) -> Object:
         """The object with the annotation if it is new; an existing annotation is kept, because the next apply would otherwise remove it."""
-        is_managed = live is None or CREATED_ANNOTATION in (live["metadata"].get("annotations") or {})
-        if not (self.record_creation and is_managed):
+        if not (self.record_creation and (live is None or _has_record(live))):
             return desired
         metadata = desired["metadata"]
         annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
@@ -417,6 +434,20 @@ class ObjectWriter:
                 if not is_own or time.monotonic() > deadline:
                     raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
                 time.sleep(_ESTABLISH_POLL)
+
+
+def _has_record(live: Document) -> bool:
+    return (live["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
+
+
+def _foreign_problem(target: _ObjectTarget, live: Object) -> str:
+    owner = owner_of(live, target.kind_name, FIELD_MANAGER)
+    scope = f"-n {target.namespace} " if target.namespace else ""
+    return (
+        f"{target.change('unchanged', {}, {}).label} already exists, and this collection did not create it"
+        f"{f' (owner: {owner})' if owner else ''}. Rename or delete that object. To hand it over to this collection, which then changes and deletes it, run: "
+        f"kubectl {scope}annotate {target.kind_name.lower()} {target.name} {CREATED_ANNOTATION}=true"
+    )
 
 
 def _objects_created_by(desired: t.Sequence[Object]) -> ExpectedObjects:

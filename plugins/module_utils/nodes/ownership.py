@@ -64,6 +64,11 @@ def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
     return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
 
 
+def is_written(item: t.Mapping[str, t.Any]) -> bool:
+    """Whether the server has recorded this collection as a field manager; a copy has the labels and annotations of the original, but not this record."""
+    return any(entry.get("manager") == FIELD_MANAGER for entry in item["metadata"].get("managedFields") or ())
+
+
 def machine_set_place(item: t.Mapping[str, t.Any]) -> str:
     """The place in the mark of a MachineSet: its UID, which no copy has, or its namespace until the API server has assigned a UID."""
     metadata = item["metadata"]

@@ -36,6 +36,7 @@ from ..kube.fields import is_deleting
 from ..kube.objects import Permission
 from ..kube.paths import NAMESPACES, NODE_FEATURE_DISCOVERY, PODS, Kind, known_kind, object_path
 from ..nodes.mig import is_standard_entry
+from ..nodes.ownership import is_written
 from ..nodes.pods import CONFIGMAP_PODS_SELECTOR
 from ..sharing_modes import mig_parted
 from .removal import (
@@ -48,7 +49,6 @@ from .removal import (
     is_copy,
     is_created,
     is_marked,
-    is_written,
     spec_managers,
     split_keys,
     unmark_patch,
@@ -466,11 +466,13 @@ class CreatedKind:
 
     def find(self, client: Client, namespace: str | None = None) -> t.Iterator[dict[str, t.Any]]:
         """The collection's objects of this kind in a namespace, or in all namespaces."""
+        return filter(self.is_own, self.candidates(client, namespace))
+
+    def candidates(self, client: Client, namespace: str | None = None) -> t.Iterator[dict[str, t.Any]]:
+        """The objects of this kind with the names or the selector, including those of other owners."""
         selectors: list[dict[str, t.Any]] = [{"field_selector": f"metadata.name={name}"} for name in self.names] or [{}]
         for selector in selectors:
-            for item in client.list(self.kind.collection(namespace), **self.listed, **selector):
-                if self.is_own(item):
-                    yield item
+            yield from client.list(self.kind.collection(namespace), **self.listed, **selector)
 
     def remove(self, client: Client, item: Document, kept: t.Mapping[tuple[str, str], str]) -> Removal:
         """The removal of an object. kept: the reasons why objects are kept, by kind and name."""
@@ -478,6 +480,8 @@ class CreatedKind:
         label = f"{self.kind.kind} {'/'.join(filter(None, (namespace, name)))}"
         if reason := kept.get((self.kind.kind, name)):
             return Removal(label, action="", kept=reason)
+        if not self.is_own(item):
+            return Removal(label, action="", kept=COPIED if is_copy(item) else "this collection did not create it")
         if self.removal is not None:
             return self.removal(client, item)
         return deletion(client, self.kind.path(name, namespace), item, label)
@@ -504,12 +508,12 @@ def _is_own_driver(driver: Document) -> bool:
 
 # The objects of the role new_nodes, starting with its CronJob.
 NEW_NODES = tuple(
-    CreatedKind(known_kind(*kind), is_written, names=(NEW_NODES_NAME,))
+    CreatedKind(known_kind(*kind), is_created, names=(NEW_NODES_NAME,))
     for kind in (("batch/v1", "CronJob"), ("v1", "ConfigMap"), ("v1", "ServiceAccount"))
 )
 # The ClusterRoleBinding is deleted last. It names the other objects' namespace, which the next run must know if this run is killed.
 NEW_NODES_PERMISSIONS = tuple(
-    CreatedKind(known_kind(_RBAC, kind), is_written, names=(NEW_NODES_NAME,))
+    CreatedKind(known_kind(_RBAC, kind), is_created, names=(NEW_NODES_NAME,))
     for kind in ("RoleBinding", "Role", "ClusterRole", "ClusterRoleBinding")
 )
 # Deleted after the ClusterPolicy, so that the operator does not install another driver in between.

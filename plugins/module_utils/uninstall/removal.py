@@ -42,6 +42,7 @@ from ..nodes.ownership import (
     build_edit,
     former_labels,
     is_created_by_collection,
+    is_written,
     keeps_layout,
     recorded,
 )
@@ -66,11 +67,6 @@ def own_annotations(live: Document) -> dict[str, str]:
 def is_marked(live: Document) -> bool:
     """Whether any mark on the object shows that the collection has written it."""
     return bool(own_annotations(live)) or is_written(live)
-
-
-def is_written(live: Document) -> bool:
-    """Whether the server has recorded this collection as a field manager; a copy has the labels and annotations of the original, but not this record."""
-    return any(_is_own(entry) for entry in _managers(live))
 
 
 def is_created(live: Document) -> bool:

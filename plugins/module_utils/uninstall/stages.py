@@ -728,14 +728,14 @@ class NewNodes(Stage):
     """Removes the CronJob first, then its namespace, and the permissions last."""
 
     def read(self) -> None:
-        """Find all objects with the CronJob's name that the collection has written, in any namespace."""
+        """Find all objects with the CronJob's name that have a mark of the collection, in any namespace. Those that it did not create are kept and named."""
         objects, permissions = (
-            [(kind, item) for kind in kinds for item in kind.find(self.client)]
+            [(kind, item) for kind in kinds for item in kind.candidates(self.client) if is_marked(item)]
             for kinds in (NEW_NODES, NEW_NODES_PERMISSIONS)
         )
-        names = [item["metadata"]["namespace"] for dummy, item in objects]
+        names = [item["metadata"]["namespace"] for kind, item in objects if kind.is_own(item)]
         for kind, item in permissions:
-            if kind.kind.kind == "ClusterRoleBinding":
+            if kind.kind.kind == "ClusterRoleBinding" and kind.is_own(item):
                 names += [subject.get("namespace") for subject in item.get("subjects") or ()]
         namespaces = [namespace_removal(self.client, name, _departing) for name in dict.fromkeys(names) if name]
         self.removals = [

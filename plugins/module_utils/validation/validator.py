@@ -14,9 +14,10 @@ from ..catalog.names import FIELD_MANAGER, LIVE_PODS, VALIDATION_LABEL
 from ..core.messages import abbreviate
 from ..core.waits import WaitTimeout, call_all, run_bounded, wait_until
 from ..kube.errors import ApiError
+from ..kube.fields import is_deleting, name_of
 from ..kube.paths import NODES, PODS, object_path
 from ..nodes.node import Node, parse_node
-from ..nodes.ownership import assign_pools
+from ..nodes.ownership import assign_pools, is_written
 from ..nodes.pods import gpu_requests
 from ..schema.validation_programs import KERNEL, NODE_PROGRAMS, PROGRAMS
 from .evaluation import (
@@ -140,9 +141,11 @@ class PodClient:
         texts = call_all([(pod, functools.partial(self.log, pod, container)) for pod in pods])
         return dict(zip(pods, texts, strict=True))
 
-    def leftovers(self) -> list[str]:
-        """The pods of other runs that are not being deleted."""
-        return [pod["name"] for pod in self._metadata(VALIDATION_LABEL) if not pod.get("deletionTimestamp")]
+    def leftovers(self) -> tuple[list[str], list[str]]:
+        """The pods of other runs that are not being deleted, and the pods of other owners that have the same label; sends one list request."""
+        pods = list(self._metadata(VALIDATION_LABEL))
+        own = [name_of(pod) for pod in pods if is_written(pod) and not is_deleting(pod)]
+        return own, sorted(name_of(pod) for pod in pods if not is_written(pod))
 
     def delete(self) -> list[str]:
         """Delete the pods of this run; return the names of those that still exist after the time limit."""
@@ -153,11 +156,15 @@ class PodClient:
         return self._delete(VALIDATION_LABEL)
 
     def _delete(self, selector: str) -> list[str]:
-        self._client.delete(self._path, query={"labelSelector": selector})
+        # Anyone may set the label, and a copy of a pod has it, so the pods are not deleted by the selector.
+        calls = [(name_of(pod), functools.partial(self._delete_pod, pod)) for pod in self._own(selector)]
+        for outcome in run_bounded(calls):
+            if outcome.error is not None:
+                raise outcome.error
         remaining: list[str] = []
 
         def read() -> list[str]:
-            remaining[:] = [pod["name"] for pod in self._metadata(selector)]
+            remaining[:] = map(name_of, self._own(selector))
             return remaining
 
         try:
@@ -175,8 +182,20 @@ class PodClient:
             return remaining
         return []
 
+    def _delete_pod(self, pod: Pod) -> None:
+        """Delete a pod, unless another pod has replaced it."""
+        body = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+        try:
+            self._client.delete(f"{self._path}/{name_of(pod)}", body=body)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+
+    def _own(self, selector: str) -> t.Iterator[Pod]:
+        return filter(is_written, self._metadata(selector))
+
     def _metadata(self, selector: str) -> t.Iterator[Pod]:
-        return (pod["metadata"] for pod in self._client.list(self._path, label_selector=selector, metadata_only=True))
+        return iter(self._client.list(self._path, label_selector=selector, metadata_only=True))
 
 
 def rejection_reason(message: str, pod: str) -> str:
@@ -200,6 +219,8 @@ class ValidationState:
     evidence: dict[str, dict[str, t.Any]]
     fingerprint_inputs: dict[str, dict[str, t.Any]]
     leftovers: list[str]
+    # Pods of other owners that have the label of validation pods.
+    foreign_pods: list[str]
 
     def is_current(self, pool: str) -> bool:
         """Whether the evidence of an earlier run is still valid."""
@@ -227,9 +248,9 @@ class Validator:
         nodes = {node.name: node for node in map(parse_node, self._client.list(NODES))}
         membership = assign_pools(self._plan.pools, list(nodes.values()))
         inputs = inputs_by_pool(self._plan, nodes, membership)
-        leftovers = self.pods.leftovers()
+        leftovers, foreign_pods = self.pods.leftovers()
         entries = read_evidence(self._client.get(self._evidence))
-        return ValidationState(nodes, membership, entries, inputs, leftovers)
+        return ValidationState(nodes, membership, entries, inputs, leftovers, foreign_pods)
 
     def used_gpus(self) -> UsedGpus:
         """The GPU requests of all pods that have not terminated, by node; sends one list request."""
@@ -355,6 +376,14 @@ def explain(
     image = workload.image(program, node)
     remedy = diagnose(f"{failure.reason}\n{log or ''}", node, program, image, failure.exit_code)
     return ExplainedFailure(failure.pod, failure.reason, _device(log or ""), log, remedy)
+
+
+def foreign(names: t.Sequence[str], namespace: str) -> str:
+    """The warning about pods of other owners that have the label of validation pods."""
+    return (
+        f"The label {VALIDATION_LABEL} in namespace {namespace} is on pods that this collection did not create, which are kept: {abbreviate(names)}. "
+        "Remove the label from them, or delete them."
+    )
 
 
 def undeleted(names: t.Sequence[str]) -> str:

@@ -102,7 +102,7 @@ def test_every_pool_is_verified_once(cluster: Cluster) -> None:
 
 @pytest.mark.sampled(1, group="states of validation")
 def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: Cluster) -> None:
-    remaining = {
+    remaining: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -112,13 +112,17 @@ def test_force_verifies_again_and_remains_of_a_killed_run_are_deleted(cluster: C
         },
         "spec": {"containers": [{"name": "main", "image": "registry.example/left"}]},
     }
-    cluster.kubectl("create", "-f", _written(cluster, remaining))
+    cluster.kubectl("create", "--field-manager=accel.gpu", "-f", _written(cluster, remaining))
+    foreign = {**remaining, "metadata": {**remaining["metadata"], "name": "a-copy"}}
+    cluster.kubectl("create", "-f", _written(cluster, foreign))
     notebooks = [pool for pool in cluster.pools() if pool["name"] == "notebooks"]
     result = validated(cluster, gpu_pools=notebooks, force=True)
     assert result["changed"] is True
     assert result["gpu_validation"]["leftovers"] == 1
     assert result["gpu_validation"]["pools"]["notebooks"]["status"] == "verified"
-    assert pods(cluster) == []
+    assert "are kept: a-copy" in str(result["warnings"])
+    assert pods(cluster) == ["a-copy"]
+    cluster.kubectl("-n", NAMESPACE, "delete", "pod", "a-copy", "--force", "--grace-period=0")
 
 
 @pytest.mark.sampled(1, group="states of validation")

@@ -125,7 +125,7 @@ def test_the_cron_job_is_created_works_and_is_removed(cluster: Cluster, tmp_path
     assert [request for request in sent if request.mutating and "/nodes/t4-1" in request.uri]
     assert cluster.nodes()["t4-1"]["metadata"]["labels"]["accel.gpu/pool"] == "notebooks"
 
-    absent = {"gpu_new_nodes_state": "absent"}
+    absent = {"gpu_new_nodes_state": "absent", "gpu_confirm": [cluster.lab.name]}
     run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent, arguments=["--check"]).require_success()
     assert managed_objects(cluster) == kinds | within
     assert run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success().changed() == 1
@@ -139,12 +139,40 @@ def test_a_namespace_with_foreign_objects_stays(cluster: Cluster) -> None:
     environ = cluster.lab.env
     run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE).require_success()
     cluster.kubectl("-n", NAMESPACE, "create", "secret", "generic", "pull")
-    gone = run_playbook(
-        "accel.gpu.new_nodes", environ=environ, variables={"gpu_new_nodes_state": "absent"}
-    ).require_success()
+    absent = {"gpu_new_nodes_state": "absent", "gpu_confirm": [cluster.lab.name]}
+    gone = run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success()
     (result,) = gone.module_results("accel.gpu.uninstall")
     assert result["uninstall"]["kept"] == [f"Namespace {NAMESPACE}: it contains Secret pull"]
     assert managed_objects(cluster) == {"Namespace"}
+    cluster.kubectl("delete", "namespace", NAMESPACE)
+
+
+@pytest.mark.sampled(1, group="views of a site")
+@pytest.mark.usual(30)
+def test_objects_of_another_owner_are_neither_taken_over_nor_deleted(cluster: Cluster, tmp_path: Path) -> None:
+    """`kubectl create serviceaccount` leaves no record of a field manager."""
+    environ = cluster.lab.env
+    cluster.kubectl("create", "namespace", NAMESPACE)
+    cluster.kubectl("-n", NAMESPACE, "create", "serviceaccount", NAME)
+    foreign = {"Namespace", f"ServiceAccount {NAMESPACE}"}
+    for mode in (["--check"], []):
+        refused = run_playbook("accel.gpu.new_nodes", environ=environ, variables=IMAGE, arguments=mode)
+        assert (
+            f"ServiceAccount {NAMESPACE}/{NAME} already exists, and this collection did not create it"
+            in refused.failure()
+        )
+        assert managed_objects(cluster) == foreign
+    # An earlier version has taken it over.
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "labels": {"a": "b"}}}
+    (tmp_path / "account.json").write_text(json.dumps(account))
+    how = ("--server-side", "--field-manager=accel.gpu", "-f", str(tmp_path / "account.json"))
+    cluster.kubectl("-n", NAMESPACE, "apply", *how)
+    absent = {"gpu_new_nodes_state": "absent", "gpu_confirm": [cluster.lab.name]}
+    gone = run_playbook("accel.gpu.new_nodes", environ=environ, variables=absent).require_success()
+    (result,) = gone.module_results("accel.gpu.uninstall")
+    kept = f"ServiceAccount {NAMESPACE}/{NAME}: this collection did not create it"
+    assert (result["changed"], result["uninstall"]["kept"]) == (False, [kept])
+    assert managed_objects(cluster) == foreign
     cluster.kubectl("delete", "namespace", NAMESPACE)
 
 

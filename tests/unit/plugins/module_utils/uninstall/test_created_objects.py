@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import Lease
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
     AFTER_OPERANDS,
     CREATED,
@@ -20,11 +23,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import
     CreatedKind,
     created_removals,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.removal import COPIED
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import NewNodes
 
 Object = dict[str, Any]
 
 DRIVER = {"app.kubernetes.io/managed-by": "accel.gpu"}
 OWN = [{"manager": "accel.gpu", "fieldsV1": {"f:data": {"f:a": {}}}}]
+CREATED_HERE: Object = {"annotations": {"accel.gpu/created": "true"}, "managedFields": OWN}
 BOTH = [*OWN, {"manager": "kubectl", "fieldsV1": {"f:data": {"f:b": {}}}}]
 
 
@@ -34,6 +40,10 @@ class FakeClient:
     def __init__(self, **objects: list[Object]) -> None:
         self.objects = objects
         self.sent: list[tuple[str, Object | None, bool]] = []
+        self.read: list[str] = []
+
+    def get(self, path: str) -> None:
+        self.read.append(path)
 
     def list(self, path: str, **options: Any) -> list[Object]:
         selector = options.get("field_selector", "")
@@ -63,7 +73,7 @@ def removed(client: Any, kinds: tuple[CreatedKind, ...]) -> list[str]:
 
 def test_only_objects_of_the_name_and_with_a_mark_are_deleted() -> None:
     client = FakeClient(
-        cronjobs=[item("accel-gpu-new-nodes", managedFields=OWN), item("other", managedFields=OWN)],
+        cronjobs=[item("accel-gpu-new-nodes", **CREATED_HERE), item("other", **CREATED_HERE)],
         serviceaccounts=[item("accel-gpu-new-nodes", annotations={"accel.gpu/created": "true"})],
     )
     assert removed(client, NEW_NODES) == ["CronJob gpus/accel-gpu-new-nodes: deleted"]
@@ -73,7 +83,7 @@ def test_only_objects_of_the_name_and_with_a_mark_are_deleted() -> None:
 
 
 def test_cluster_wide_objects_have_no_namespace() -> None:
-    client = FakeClient(clusterroles=[item("accel-gpu-new-nodes", None, managedFields=OWN)])
+    client = FakeClient(clusterroles=[item("accel-gpu-new-nodes", None, **CREATED_HERE)])
     assert removed(client, NEW_NODES_PERMISSIONS) == ["ClusterRole accel-gpu-new-nodes: deleted"]
     assert client.sent[0][0] == "/apis/rbac.authorization.k8s.io/v1/clusterroles/accel-gpu-new-nodes"
     drivers = FakeClient(
@@ -81,6 +91,34 @@ def test_cluster_wide_objects_have_no_namespace() -> None:
     )
     assert removed(drivers, (DRIVERS,)) == ["NVIDIADriver a: deleted"]
     assert drivers.sent[0][0] == "/apis/nvidia.com/v1alpha1/nvidiadrivers/a"
+
+
+def test_objects_of_another_owner_that_an_earlier_run_wrote_are_kept_and_named() -> None:
+    """The namespace and the cluster-wide objects of the CronJob, whose names are fixed."""
+    name = "accel-gpu-new-nodes"
+    client = FakeClient(
+        cronjobs=[item(name, **CREATED_HERE)],
+        configmaps=[item(name, managedFields=BOTH), item(name, "unrelated")],
+        serviceaccounts=[item(name, managedFields=OWN), item(name, "copied", annotations=CREATED_HERE["annotations"])],
+        clusterroles=[item(name, None, managedFields=OWN)],
+        clusterrolebindings=[
+            {**item(name, None, managedFields=OWN), "subjects": [{"kind": "ServiceAccount", "namespace": "theirs"}]}
+        ],
+    )
+    stage = NewNodes(client=cast(Client, client), progress=cast(Progress, None), waiting=None)
+    stage.read()
+    assert stage.planned() == ["CronJob gpus/accel-gpu-new-nodes"]
+    assert client.read == ["/api/v1/namespaces/gpus"], "only the namespaces of own objects may be deleted"
+    stage.send(stage.removals, cast(Lease, SimpleNamespace(check=lambda: None)))
+    assert [path for path, dummy, dry_run in client.sent] == [f"/apis/batch/v1/namespaces/gpus/cronjobs/{name}"]
+    foreign = "this collection did not create it"
+    assert stage.result.kept == [
+        f"ConfigMap gpus/{name}: {foreign}",
+        f"ServiceAccount gpus/{name}: {foreign}",
+        f"ServiceAccount copied/{name}: {COPIED}",
+        f"ClusterRole {name}: {foreign}",
+        f"ClusterRoleBinding {name}: {foreign}",
+    ]
 
 
 def test_a_kind_may_have_its_own_removal() -> None:
@@ -100,9 +138,11 @@ def test_a_kind_may_have_its_own_removal() -> None:
         ("ConfigMap", {"name": "accel-gpu-mig-parted", "managedFields": BOTH}, False),
         ("ConfigMap", {"name": "accel-gpu-mig-parted"}, False),
         ("ConfigMap", {"name": "other", "managedFields": OWN}, False),
-        ("CronJob.batch", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, True),
-        ("CronJob.of-a-user", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
-        ("Deployment.apps", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
+        ("CronJob.batch", {"name": "accel-gpu-new-nodes", **CREATED_HERE}, True),
+        ("CronJob.batch", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
+        ("CronJob.of-a-user", {"name": "accel-gpu-new-nodes", **CREATED_HERE}, False),
+        ("ServiceAccount", {"name": "accel-gpu-new-nodes", "managedFields": OWN}, False),
+        ("Deployment.apps", {"name": "accel-gpu-new-nodes", **CREATED_HERE}, False),
         ("Pod", {"name": "any"}, False),
     ],
 )

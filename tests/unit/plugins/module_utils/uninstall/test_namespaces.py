@@ -28,6 +28,7 @@ DEPARTING = DepartingObjects(
     created=CREATED_KINDS,
 )
 OWN_ENTRY = [{"manager": "accel.gpu", "fieldsV1": {"f:rules": {}}}]
+CREATED_NEW_NODES: Object = {"annotations": {"accel.gpu/created": "true"}, "managedFields": OWN_ENTRY}
 FOREIGN_ENTRY = [{"manager": "kubectl", "fieldsV1": {"f:data": {"f:own": {}}}}]
 POLICY = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "uid": "elsewhere"}
 HELM = {"meta.helm.sh/release-name": "nfd", "meta.helm.sh/release-namespace": "nfd-ns"}
@@ -53,14 +54,15 @@ DEPARTING_OBJECTS = [
     entry("Secret", "default-dockercfg-x", annotations={"kubernetes.io/service-account.name": "default"}),
     entry("Secret", "registry-login", annotations={"accel.gpu/created": "true"}, managedFields=OWN_ENTRY),
     entry("NodeFeature.nfd.k8s-sigs.io", "t4-1", labels={"nfd.node.kubernetes.io/node-name": "t4-1"}),
-    entry("Role.rbac.authorization.k8s.io", "accel-gpu-new-nodes", uid="role", managedFields=OWN_ENTRY),
-    entry("RoleBinding.rbac.authorization.k8s.io", "accel-gpu-new-nodes", uid="binding", managedFields=OWN_ENTRY),
+    entry("Role.rbac.authorization.k8s.io", "accel-gpu-new-nodes", uid="role", **CREATED_NEW_NODES),
+    entry("RoleBinding.rbac.authorization.k8s.io", "accel-gpu-new-nodes", uid="binding", **CREATED_NEW_NODES),
     entry("Pod", "going", deletionTimestamp="2026-01-01T00:00:00Z"),
 ]
 FOREIGN = [
     entry("ConfigMap", "dashboards"),
     entry("Lease.coordination.k8s.io", "foreign"),
     entry("Role.rbac.authorization.k8s.io", "accel-gpu-new-nodes", uid="role"),
+    entry("RoleBinding.rbac.authorization.k8s.io", "accel-gpu-new-nodes", uid="binding", managedFields=OWN_ENTRY),
     entry("ConfigMap", "accel-gpu-device-plugin", uid="other", managedFields=[*OWN_ENTRY, *FOREIGN_ENTRY]),
     entry("Secret", "of-a-user"),
     entry("Secret", "sh.helm.release.v1.other.v1", labels={"owner": "helm", "name": "other"}),
