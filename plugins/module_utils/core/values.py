@@ -27,12 +27,6 @@ def parse_json(text: str | None, kind: type[T]) -> T | None:
     return value if isinstance(value, kind) else None
 
 
-@t.overload
-def format_time(moment: datetime.datetime) -> str: ...
-@t.overload
-def format_time(moment: None) -> None: ...
-@t.overload
-def format_time(moment: datetime.datetime | None) -> str | None: ...
 def format_time(moment: datetime.datetime | None) -> str | None:
     """A time in UTC, for results and messages; None if there is none."""
     return None if moment is None else moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

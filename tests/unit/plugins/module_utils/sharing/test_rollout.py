@@ -247,7 +247,7 @@ def test_check_mode_patches_a_node_like_a_run(
 
 
 ALICE = {"key": "alice", "value": "x", "effect": "NoSchedule"}
-OURS = {"key": "ours", "effect": "NoSchedule"}
+TOLERATED = {"key": "tolerated", "effect": "NoSchedule"}
 
 
 def test_progress_shows_how_many_nodes_are_changed_and_how_many_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_mig_is_not_changed_where_the_operands_could_not_start_again(
     to = replace(pool(), rollout=rollout(pause_on_failure=False))
     edit = mock.Mock(labels={label: "x"})
     changes = [replace(change(name, to), edit=edit) for name in "ab"]
-    nodes = {name: replace(node(name), taints=taints) for name, taints in (("a", (ALICE,)), ("b", (OURS,)))}
+    nodes = {name: replace(node(name), taints=taints) for name, taints in (("a", (ALICE,)), ("b", (TOLERATED,)))}
     watched = mock.MagicMock()
     watched.return_value.__enter__.return_value.all.return_value = {}
     monkeypatch.setattr(sharing_rollout, "WatchedNodes", watched)
@@ -301,7 +301,7 @@ def test_mig_is_not_changed_where_the_operands_could_not_start_again(
     monkeypatch.setattr(sharing_rollout, "NodeRunner", runner)
     policy = {
         "metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"daemonsets": {"tolerations": [{"key": "ours", "operator": "Exists"}]}},
+        "spec": {"daemonsets": {"tolerations": [{"key": "tolerated", "operator": "Exists"}]}},
     }
     client = mock.Mock(list_known=mock.Mock(return_value=[policy]))
     context = mock.Mock(client=client, plan=mock.Mock(pools=()), reader=mock.Mock(expected_tolerations=()))

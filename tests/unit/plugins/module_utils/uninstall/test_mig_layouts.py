@@ -38,7 +38,7 @@ THEIRS: Entries = {"night-shift": layout(2, "3g.40gb")}
 
 def configmap(text: str | Entries, name: str = "accel-gpu-mig-parted", **data: str) -> Object:
     content = text if isinstance(text, str) else mig_parted.render_configuration(text)
-    fields = {"f:data": {f"f:{key}": {} for key in ("config.yaml", *data)}}
+    fields: Object = {"f:data": {f"f:{key}": {} for key in ("config.yaml", *data)}}
     managers = [{"manager": "accel.gpu", "operation": "Apply", "fieldsV1": fields}]
     metadata = {"name": name, "namespace": "gpus", "resourceVersion": "7", "managedFields": managers}
     return {"metadata": metadata, "data": {"config.yaml": content, **data}}

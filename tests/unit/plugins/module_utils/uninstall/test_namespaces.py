@@ -179,8 +179,8 @@ class Apis:
 
 
 def test_kinds_of_all_versions_are_listed_once() -> None:
-    found = {kind: metadata["name"] for kind, metadata in namespace_objects(cast(Any, Apis()), "n")}
-    assert found == {
+    kinds = {kind: metadata["name"] for kind, metadata in namespace_objects(cast(Any, Apis()), "n")}
+    assert kinds == {
         "ConfigMap": "/api/v1/namespaces/n/configmaps",
         "PodMonitor.monitoring.coreos.com": "/apis/monitoring.coreos.com/v1/namespaces/n/podmonitors",
         "ScrapeConfig.monitoring.coreos.com": "/apis/monitoring.coreos.com/v1alpha1/namespaces/n/scrapeconfigs",
