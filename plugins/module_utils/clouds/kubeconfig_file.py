@@ -181,7 +181,7 @@ class ExistingKubeconfig:
     server: str
     expires_at: datetime.datetime | None
 
-    def to_result(self) -> dict[str, str]:
+    def to_result(self) -> dict[str, str | None]:
         """The context in the format of results and diffs, without secrets."""
         return {
             "context": self.context,
