@@ -23,6 +23,7 @@ from ..core.values import Document, Object, get_nested
 from ..core.waits import RunCommand, WaitOptions, run_within
 from ..core.yaml_text import dump, load_all, load_yaml_documents
 from ..kube.errors import ApiError
+from ..kube.fields import HELM_NAME, HELM_NAMESPACE
 from ..kube.paths import NAMESPACES, Kind, object_path
 
 if t.TYPE_CHECKING:
@@ -148,8 +149,6 @@ UNFINISHED = frozenset({"pending-install", "pending-upgrade", "pending-rollback"
 _MANAGER = "helm"
 # Helm does not delete objects with this annotation (helm v3 pkg/kube/resource_policy.go).
 _POLICY_ANNOTATION, _KEEP = "helm.sh/resource-policy", "keep"
-# The annotations by which Helm recognizes the objects of its releases (helm v3 pkg/action/validate.go).
-_NAME_ANNOTATION, _NAMESPACE_ANNOTATION = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 # The name and the namespace of a release.
 ReleaseId = tuple[str, str]
@@ -320,7 +319,7 @@ def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[s
 def helm_release_of(item: t.Mapping[str, t.Any]) -> ReleaseId | None:
     """The Helm release that an object belongs to, according to its annotations; None if it belongs to none."""
     annotations = item["metadata"].get("annotations") or {}
-    name, namespace = annotations.get(_NAME_ANNOTATION), annotations.get(_NAMESPACE_ANNOTATION)
+    name, namespace = annotations.get(HELM_NAME), annotations.get(HELM_NAMESPACE)
     return (name, namespace) if name and namespace else None
 
 

@@ -606,7 +606,7 @@ _ENTRY_MANAGERS = {"nfd-master": "a rule of Node Feature Discovery"}
 _MANIFEST_WORK = "AppliedManifestWork"
 # Helm marks the objects of a release (helm pkg/action/validate.go). An upgrade of the release sets the fields again that its chart contains. How the operator's
 # release, and what its pods create, is changed is decided where the installation is examined.
-_HELM_NAME, _HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+HELM_NAME, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 _OF_OPERATOR = ("ClusterPolicy", "NVIDIADriver", "CustomResourceDefinition", "DaemonSet", "Deployment")
 # Objects that their controller creates but does not keep as they were.
 _NOT_RECONCILED = ("Machine", "Node", "Pod", "Lease", "Event", "Job")
@@ -730,8 +730,8 @@ def _tool_among(managers: t.Iterable[str], tools: t.Mapping[str, str]) -> str:
 
 def _helm_release(metadata: Document) -> str:
     annotations = metadata.get("annotations") or {}
-    parts = (annotations.get(_HELM_NAMESPACE), annotations.get(_HELM_NAME))
-    return "/".join(filter(None, parts)) if annotations.get(_HELM_NAME) else ""
+    parts = (annotations.get(HELM_NAMESPACE), annotations.get(HELM_NAME))
+    return "/".join(filter(None, parts)) if annotations.get(HELM_NAME) else ""
 
 
 def tool_of_entry(item: t.Mapping[str, t.Any], part: str, key: str) -> str:

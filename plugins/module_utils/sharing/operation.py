@@ -19,7 +19,7 @@ from ..core.values import Document, get_nested
 from ..core.waits import WaitTimeout
 from ..gpu_operator.cluster_policy import active_policy
 from ..kube.errors import ApiError
-from ..kube.fields import child, reverts_changes
+from ..kube.fields import reverts_changes, writers
 from ..kube.paths import CLUSTER_POLICIES, DISRUPTION_BUDGETS, NODES
 from ..nodes.impact import (
     OPERATOR,
@@ -473,11 +473,11 @@ def lost_entries(changes: ChangePlan, nodes: t.Sequence[Node]) -> list[str]:
         (changes.device_plugin, CONFIG_LABEL, "device plugin", "lose their GPUs"),
         (changes.mig, MIG_CONFIG_LABEL, "MIG manager", "fail"),
     ):
-        selecting = [node.name for node in nodes if node.labels.get(label) in entries.added]
-        if selecting:
-            missing = sorted({str(node.labels[label]) for node in nodes if node.labels.get(label) in entries.added})
+        selected = {node.name: node.labels[label] for node in nodes if node.labels.get(label) in entries.added}
+        if selected:
+            missing = sorted(set(selected.values()))
             texts.append(
-                f"The ConfigMap of the {program} lacks {abbreviate(missing)}, which the label {label} of {abbreviate_nodes(selecting)} selects, so "
+                f"The ConfigMap of the {program} lacks {abbreviate(missing)}, which the label {label} of {abbreviate_nodes(selected)} selects, so "
                 f"something has removed it. The next run adds it again; until then, these nodes {loss} when the {program}'s pod restarts there."
             )
     return texts
@@ -492,13 +492,11 @@ def reverted_configmaps(changes: ChangePlan, configmaps: ConfigMaps) -> list[str
 
 def taken_over_file(entries: ConfigMapEntries, configmap: Document | None) -> t.Iterator[str]:
     """A sentence about the other field managers of the MIG manager's file, if the run writes the file: it has only one key, so a run writes it as a whole."""
-    metadata = (configmap or {}).get("metadata") or {}
-    managers = {
-        str(entry.get("manager"))
-        for entry in metadata.get("managedFields") or ()
-        if f"f:{mig_parted.KEY}" in child(entry.get("fieldsV1") or {}, "data")
-    } - {FIELD_MANAGER}
-    if entries.changed and managers:
+    if configmap is None or not entries.changed:
+        return
+    metadata = configmap["metadata"]
+    managers = set(writers(configmap, ("data", mig_parted.KEY))) - {FIELD_MANAGER}
+    if managers:
         yield (
             f"ConfigMap {metadata['namespace']}/{metadata['name']}: {join_words(sorted(managers))} has written {mig_parted.KEY}, and a run writes this "
             "file as a whole. The layouts in it stay, also when this collection is uninstalled, but later changes by that tool may remove those of the pools."

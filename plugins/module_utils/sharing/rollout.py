@@ -337,6 +337,8 @@ class NodeRunner:
             node = self._node.latest
             if node is not None and CORDONED_ANNOTATION in node.annotations:
                 self.result.outcome = INTERRUPTED
+        finally:
+            self._context.report(self._name, "")
         return self.result
 
     def _run(self) -> None:
@@ -697,10 +699,7 @@ class Rollout:
             def run(change: NodeChange) -> NodeResult:
                 if change.node in kept_away:
                     return NodeResult(change.node, UNCORDONED, kept_away[change.node])
-                try:
-                    return NodeRunner(context, change).run()
-                finally:
-                    context.report(change.node, "")
+                return NodeRunner(context, change).run()
 
             queues = pool_queues(changes, sizes)
             try:

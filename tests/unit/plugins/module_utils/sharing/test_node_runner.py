@@ -231,6 +231,7 @@ def test_a_verified_node_that_cannot_be_uncordoned_keeps_its_configuration(statu
     cordoned = replace(node(), annotations={CORDON: "GPU sharing is being changed"})
     runner = object.__new__(node_runner.NodeRunner)
     runner.result = NodeResult("n1")
+    runner._name, runner._context = "n1", mock.Mock()
     runner._node = t.cast("t.Any", SimpleNamespace(read=lambda: cordoned, latest=cordoned))
     runner._verified = True
     runner._change_node = lambda dummy: _raise(ApiError("refused", status=status))  # type: ignore[method-assign,assignment]
