@@ -29,8 +29,7 @@ from ..catalog.taints import Taint, is_covered, toleration_identity, untolerated
 from ..core.messages import abbreviate, join_words, option_of_role, quote
 from ..core.values import Document, Object, apply_merge_patch, get_nested, parse_json
 from ..helm.release import helm_release_of
-from ..kube.fields import child, difference, owned_by
-from ..nodes.ownership import is_created_by_collection
+from ..kube.fields import child, difference, is_created_by_collection, owned_by
 from ..nodes.pods import daemonset_status
 from ..schema.variables import merge
 

@@ -26,10 +26,10 @@ from ..core.messages import abbreviate_nodes, join_words
 from ..core.values import Document, Object, get_nested
 from ..helm.release import ReleaseId, ReleaseRecords, helm_release_of, is_marked_installed, marker_path
 from ..kube.errors import ApiError
-from ..kube.fields import writers
+from ..kube.fields import is_created_by_collection, writers
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS, NODES, object_path
 from ..nodes.node import CONTAINERD, Node, contradiction, distribution_of, distributions_of, other_nodes, parse_node
-from ..nodes.ownership import assign_pools, is_created_by_collection, may_match, undiscovered_candidates
+from ..nodes.ownership import assign_pools, may_match, undiscovered_candidates
 from ..nodes.pods import daemonset_status
 from ..pools.operator_values import distribution_values, toolkit_values, with_values, without_values
 from ..schema.driver import driver_of_values, effective_driver

@@ -34,6 +34,7 @@ from ..kube.fields import (
     defaults_at,
     gitops_owner,
     has_records,
+    is_created_by_collection,
     is_deleting,
     name_of,
     reverts_changes,
@@ -41,14 +42,7 @@ from ..kube.fields import (
 )
 from ..kube.paths import DEPLOYMENTS
 from ..nodes.node import parse_node
-from ..nodes.ownership import (
-    POOL_OWNER,
-    assign_pools,
-    is_created_by_collection,
-    pool_members,
-    recorded,
-    undiscovered_candidates,
-)
+from ..nodes.ownership import POOL_OWNER, assign_pools, pool_members, recorded, undiscovered_candidates
 from ..schema.variables import (
     depend_on_default_workload,
     enabled_value,

@@ -14,10 +14,9 @@ from ..catalog.taints import toleration_of, untolerated_taints
 from ..core.values import Document, Object, get_nested, part_of
 from ..helm.preparation import await_rollout
 from ..kube.errors import ApiError
-from ..kube.fields import child, difference, owned_by
+from ..kube.fields import child, difference, is_created_by_collection, owned_by
 from ..kube.objects import NOT_CHECKED, known_fields, read_definition, spec_schema
 from ..kube.paths import NODE_FEATURE_DISCOVERY
-from ..nodes.ownership import is_created_by_collection
 from ..schema.variables import merge
 from .cluster_policy import merge_tolerations, recorded_tolerations
 from .installation import read_example

@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from ..catalog.names import CREATED_ANNOTATION, FIELD_MANAGER
 from ..catalog.openshift import OWNER_KIND_LABEL, OWNER_LABEL
 from ..catalog.secrets import NOT_SHOWN
 
@@ -62,6 +63,16 @@ def owned_by_others(live: t.Mapping[str, t.Any], manager: str) -> Tree:
 def known_shape(live: t.Mapping[str, t.Any]) -> Tree:
     """The fields of all managers, which also show which lists are maps, sets or atomic."""
     return _fields(live, lambda entry: True)
+
+
+def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
+    """Whether this collection has created the object, which may be of any kind."""
+    return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
+
+
+def is_written(item: t.Mapping[str, t.Any]) -> bool:
+    """Whether the server has recorded this collection as a field manager; a copy has the labels and annotations of the original, but not this record."""
+    return any(entry.get("manager") == FIELD_MANAGER for entry in item["metadata"].get("managedFields") or ())
 
 
 def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:

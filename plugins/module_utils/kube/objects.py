@@ -17,7 +17,16 @@ from ..core.errors import InvalidOptions
 from ..core.values import Document, Object, get_nested
 from ..core.waits import call_all
 from .errors import ApiError
-from .fields import Difference, difference, is_deleting, is_older_version, owner_of, same_object, shown
+from .fields import (
+    Difference,
+    difference,
+    is_created_by_collection,
+    is_deleting,
+    is_older_version,
+    owner_of,
+    same_object,
+    shown,
+)
 from .paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Kind, known_paths
 
 if t.TYPE_CHECKING:
@@ -339,7 +348,7 @@ class ObjectWriter:
         problems = [
             _foreign_problem(target, item)
             for target, item in zip(targets, live, strict=True)
-            if item is not None and target.kind_name != "Namespace" and not _has_record(item)
+            if item is not None and target.kind_name != "Namespace" and not is_created_by_collection(item)
         ]
         if problems:
             raise InvalidObjects(problems, _TITLE)
@@ -364,7 +373,7 @@ class ObjectWriter:
 
     def _with_record(self, desired: Object, live: Object | None) -> Object:
         """The object with the annotation if it is new; an existing annotation is kept, because the next apply would otherwise remove it."""
-        if not (self.record_creation and (live is None or _has_record(live))):
+        if not (self.record_creation and (live is None or is_created_by_collection(live))):
             return desired
         metadata = desired["metadata"]
         annotations = {**(metadata.get("annotations") or {}), CREATED_ANNOTATION: "true"}
@@ -434,10 +443,6 @@ class ObjectWriter:
                 if not is_own or time.monotonic() > deadline:
                     raise InvalidObjects([f"{target.kind_name} {target.name}: {error}"]) from error
                 time.sleep(_ESTABLISH_POLL)
-
-
-def _has_record(live: Document) -> bool:
-    return (live["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
 
 
 def _foreign_problem(target: _ObjectTarget, live: Object) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields, replace
 
 from ..catalog.names import (
     CONFIG_LABEL,
-    CREATED_ANNOTATION,
     FAILED_KEY,
     FIELD_MANAGER,
     FORMER_LABELS_ANNOTATION,
@@ -57,16 +56,6 @@ def set_record(desired: dict[str, t.Any], key: str, record: t.Mapping[str, t.Any
 #
 # Metadata that already existed is not recorded as owned, so it stays when the node is released. The patch that sets a label, an annotation or a
 # taint also records it in an annotation, so the record is complete even if a run is killed.
-
-
-def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
-    """Whether this collection has created the object, which may be of any kind."""
-    return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
-
-
-def is_written(item: t.Mapping[str, t.Any]) -> bool:
-    """Whether the server has recorded this collection as a field manager; a copy has the labels and annotations of the original, but not this record."""
-    return any(entry.get("manager") == FIELD_MANAGER for entry in item["metadata"].get("managedFields") or ())
 
 
 def machine_set_place(item: t.Mapping[str, t.Any]) -> str:

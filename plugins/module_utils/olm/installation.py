@@ -16,8 +16,7 @@ from ..core.errors import InvalidOptions
 from ..core.messages import join_words, quote
 from ..core.values import Document, Object, get_nested, parse_json
 from ..core.waits import StateTimer
-from ..kube.fields import Tree, child, is_deleting, name_of, owned_by
-from ..nodes.ownership import is_created_by_collection
+from ..kube.fields import Tree, child, is_created_by_collection, is_deleting, name_of, owned_by
 from ..schema.cluster import config_problems
 from ..schema.validators import dns_label, image, matches, object_name
 from .assessment import (

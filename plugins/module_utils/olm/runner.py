@@ -14,9 +14,8 @@ from ..core.values import Object, get_nested
 from ..core.waits import StateTimer, WaitTimeout
 from ..helm.preparation import diagnose_pods, format_failure
 from ..kube.errors import ApiError, retry_conflicts
-from ..kube.fields import is_deleting, name_of
+from ..kube.fields import is_created_by_collection, is_deleting, name_of
 from ..kube.objects import ExpectedObjects, InvalidObjects
-from ..nodes.ownership import is_created_by_collection
 from .assessment import (
     Assessment,
     DesiredVersion,

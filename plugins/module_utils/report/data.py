@@ -24,7 +24,7 @@ from ..gpu_operator.detect import ToolkitSettings, operator_result
 from ..gpu_operator.installation import read_olm_changes
 from ..gpu_operator.node_feature_discovery import choose_object, desired_tolerations
 from ..gpu_operator.readiness import driver_upgrade
-from ..kube.fields import reverts_changes
+from ..kube.fields import is_created_by_collection, reverts_changes
 from ..kube.paths import NODE_FEATURE_DISCOVERY
 from ..nodes.node_check import (
     NOT_READY,
@@ -37,7 +37,6 @@ from ..nodes.node_check import (
     pool_resources,
     unfinished_run_message,
 )
-from ..nodes.ownership import is_created_by_collection
 from ..pools.plan import REPORTED_POOL_KEYS
 from ..sharing_modes.mig import format_layout
 from ..sharing_modes.modes import MIG, current_mode

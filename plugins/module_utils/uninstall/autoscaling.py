@@ -22,10 +22,10 @@ from ..catalog.openshift import (
 )
 from ..core.values import Document, Object, merge_patch
 from ..kube.errors import ApiError, patch_object
-from ..kube.fields import name_of
+from ..kube.fields import is_created_by_collection, name_of
 from ..nodegroups.autoscaling_objects import merge_priorities, priorities_text, recorded_priorities
 from ..nodegroups.scaling_state import limit_entries, recorded_limits, scaled_machine_set, with_limits, without_limits
-from ..nodes.ownership import is_created_by_collection, machine_set_owner, set_record
+from ..nodes.ownership import machine_set_owner, set_record
 from .removal import EXISTS, Removal, deletion, is_created
 
 if t.TYPE_CHECKING:

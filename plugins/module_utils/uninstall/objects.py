@@ -32,11 +32,10 @@ from ..core.yaml_text import is_empty_yaml
 from ..gpu_operator.cluster_policy import DRIVER_KIND, is_managed_driver, recorded_tolerations
 from ..helm.release import marker_path
 from ..kube.errors import ApiError, patch_object
-from ..kube.fields import is_deleting
+from ..kube.fields import is_deleting, is_written
 from ..kube.objects import Permission
 from ..kube.paths import NAMESPACES, NODE_FEATURE_DISCOVERY, PODS, Kind, known_kind, object_path
 from ..nodes.mig import is_standard_entry
-from ..nodes.ownership import is_written
 from ..nodes.pods import CONFIGMAP_PODS_SELECTOR
 from ..sharing_modes import mig_parted
 from .removal import (

@@ -29,7 +29,7 @@ from ..core.messages import MAX_LISTED, MAX_NAMED, abbreviate, abbreviate_nodes
 from ..core.values import Document, Object, apply_merge_patch
 from ..core.waits import Outcome, Progress, StateTimer, WaitOptions, is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..kube.fields import child, owned_by
+from ..kube.fields import child, is_created_by_collection, is_written, owned_by
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..nodes.node import Node, parse_node
@@ -41,8 +41,6 @@ from ..nodes.ownership import (
     NodeEdit,
     build_edit,
     former_labels,
-    is_created_by_collection,
-    is_written,
     keeps_layout,
     recorded,
 )

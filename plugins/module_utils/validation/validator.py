@@ -14,10 +14,10 @@ from ..catalog.names import FIELD_MANAGER, LIVE_PODS, VALIDATION_LABEL
 from ..core.messages import abbreviate
 from ..core.waits import WaitTimeout, call_all, run_bounded, wait_until
 from ..kube.errors import ApiError
-from ..kube.fields import is_deleting, name_of
+from ..kube.fields import is_deleting, is_written, name_of
 from ..kube.paths import NODES, PODS, object_path
 from ..nodes.node import Node, parse_node
-from ..nodes.ownership import assign_pools, is_written
+from ..nodes.ownership import assign_pools
 from ..nodes.pods import gpu_requests
 from ..schema.validation_programs import KERNEL, NODE_PROGRAMS, PROGRAMS
 from .evaluation import (
