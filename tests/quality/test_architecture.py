@@ -24,6 +24,7 @@ ROOMS = (
     "core",
     "kube",
     "registry",
+    "vsphere",
     "sharing_modes",
     "schema",
     "pools",
