@@ -37,10 +37,11 @@ type vCenter struct {
 	leases   sync.Map // id of an HttpNfcLease -> *lease
 
 	faults       sync.Mutex // of the application of faults
-	expired      bool
+	applied      int        // the version of the settings whose faults are applied
+	expired      bool       // the fault session-expired is applied
 	sessionsFrom atomic.Int64
 	certificate  *tls.Certificate
-	thumbprint   string // of the ESXi hosts
+	selfSigned   *tls.Certificate // of the ESXi hosts, with the fault untrusted-certificate
 }
 
 // Reference returns the reference that Registry.Put sets; its type is not one of vSphere's, so that no view lists the object.

@@ -115,7 +115,7 @@ func (c *vCenter) settle(ctx *simulator.Context, ref types.ManagedObjectReferenc
 			if found.State == types.HttpNfcLeaseStateReady && found.Info != nil {
 				vm, ready = found.Info.Entity, true
 				for number := range found.Info.DeviceUrl {
-					found.Info.DeviceUrl[number].SslThumbprint = c.thumbprint
+					found.Info.DeviceUrl[number].SslThumbprint = c.thumbprint()
 				}
 			}
 		})

@@ -70,7 +70,7 @@ func (c *vCenter) DestroyTask(ctx *simulator.Context, req *types.Destroy_Task) s
 }
 
 // CloneVMTask keeps what the simulator's clone forgets and a real clone keeps: memory, CPUs, identifiers, firmware, boot options, memory
-// lock, extraConfig, flags, annotation. The simulator also mixes up the keys of devices that the specification edits and removes.
+// lock, extraConfig, flags, annotation, product. The simulator also mixes up the keys of devices that the specification edits and removes.
 func (c *vCenter) CloneVMTask(ctx *simulator.Context, req *types.CloneVM_Task) soap.HasFault {
 	if hung := c.hung(ctx, req.This, "CloneVM_Task"); hung != nil {
 		return &methods.CloneVM_TaskBody{Res: &types.CloneVM_TaskResponse{Returnval: *hung}}
@@ -105,6 +105,7 @@ func (c *vCenter) CloneVMTask(ctx *simulator.Context, req *types.CloneVM_Task) s
 		if _, fault := waitFor(own, body.Res.Returnval); fault != nil {
 			return nil, fault
 		}
+		clone.Config.VAppConfig = source.Config.VAppConfig
 		showProduct(own, clone)
 		if req.Spec.PowerOn {
 			if _, fault := waitFor(own, c.powerOn(own, clone)); fault != nil {

@@ -51,43 +51,47 @@ type jsonFile[T any] struct {
 	mutex sync.Mutex
 	state os.FileInfo
 	value T
+	// version counts the changes.
+	version int
 }
 
 // read returns the content of the file, or the zero value without a file. A file that is not valid JSON has no effect.
 func (f *jsonFile[T]) read() T {
-	value, _ := f.changed()
+	value, _ := f.versioned()
 	return value
 }
 
-// changed also returns whether the file has changed since the last read.
-func (f *jsonFile[T]) changed() (T, bool) {
+// versioned also returns a number that differs after each change.
+func (f *jsonFile[T]) versioned() (T, int) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	if f.path == "" {
-		return f.value, false
+		return f.value, f.version
 	}
+	var fresh T
 	state, err := os.Stat(f.path)
 	if err != nil {
-		gone := f.state != nil
-		var none T
-		f.state, f.value = nil, none
-		return none, gone
+		if f.state != nil {
+			f.state, f.value = nil, fresh
+			f.version++
+		}
+		return f.value, f.version
 	}
 	if f.state != nil && os.SameFile(f.state, state) && f.state.ModTime().Equal(state.ModTime()) && f.state.Size() == state.Size() {
-		return f.value, false
+		return f.value, f.version
 	}
 	f.state = state
-	var fresh T
 	content, err := os.ReadFile(f.path)
 	if err == nil {
 		err = json.Unmarshal(content, &fresh)
 	}
 	if err != nil {
 		log.Println("vcsim: ignoring", f.path, err)
-		return f.value, false
+		return f.value, f.version
 	}
 	f.value = fresh
-	return f.value, true
+	f.version++
+	return f.value, f.version
 }
 
 // fault returns the value of a fault for an object, and whether it is injected.
@@ -116,10 +120,11 @@ func (c *vCenter) seconds(name string, otherwise time.Duration) time.Duration {
 
 // refresh applies the faults of the hosts after a change of the settings, and expires the sessions that are older than that fault.
 func (c *vCenter) refresh(ctx *simulator.Context) {
-	current, changed := c.settings.changed()
-	if !changed {
+	current, version := c.settings.versioned()
+	if version == c.applied {
 		return
 	}
+	c.applied = version
 	_, expired := current.fault(sessionExpired, "")
 	if expired && !c.expired {
 		c.expireSessions()

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,13 +41,15 @@ type stateFile struct {
 
 // savedMachine is a VM in the file.
 type savedMachine struct {
-	Folder    string                         `json:"folder"`
-	Pool      string                         `json:"pool"`
-	Host      string                         `json:"host"`
-	Datastore string                         `json:"datastore"`
-	Template  bool                           `json:"template"`
-	Running   bool                           `json:"running"`
-	Config    types.VirtualMachineConfigInfo `json:"config"`
+	Name      string `json:"name"`
+	Folder    string `json:"folder"`
+	Pool      string `json:"pool"`
+	Host      string `json:"host"`
+	Datastore string `json:"datastore"`
+	Template  bool   `json:"template"`
+	Running   bool   `json:"running"`
+	// Config is a VirtualMachineConfigInfo, with the names of the types that a plain decoder does not know.
+	Config json.RawMessage `json:"config"`
 }
 
 // touch notes that a call changes something.
@@ -68,33 +71,34 @@ func (c *vCenter) save() {
 		return
 	}
 	ctx := &simulator.Context{Map: c.registry}
-	var found []savedMachine
+	found := []savedMachine{}
 	for _, entity := range c.registry.All("VirtualMachine") {
 		vm := machineOf(ctx, entity.Reference())
 		if vm == nil || c.unfinished(vm.Self) {
 			continue
 		}
 		ctx.WithLock(vm, func() {
-			if one := describe(ctx, vm); one != nil {
+			one, err := describe(ctx, vm)
+			if err != nil {
+				log.Println("vcsim: cannot save", vm.Name, err)
+			} else if one != nil {
 				found = append(found, *one)
 			}
 		})
 	}
 	slices.SortFunc(found, func(a, b savedMachine) int {
-		return strings.Compare(a.Folder+"/"+a.Config.Name, b.Folder+"/"+b.Config.Name)
+		return strings.Compare(a.Folder+"/"+a.Name, b.Folder+"/"+b.Name)
 	})
 	c.state.mutex.Lock()
 	defer c.state.mutex.Unlock()
-	content := new(bytes.Buffer)
-	if err := types.NewJSONEncoder(content).Encode(found); err != nil {
-		log.Println("vcsim: cannot save the virtual machines:", err)
-		return
-	}
-	if bytes.Equal(content.Bytes(), c.state.written) {
+	content, err := json.Marshal(found)
+	if err == nil && bytes.Equal(content, c.state.written) {
 		return
 	}
 	fresh := c.state.path + ".new"
-	err := os.WriteFile(fresh, content.Bytes(), 0o600)
+	if err == nil {
+		err = os.WriteFile(fresh, content, 0o600)
+	}
 	if err == nil {
 		err = os.Rename(fresh, c.state.path)
 	}
@@ -102,21 +106,26 @@ func (c *vCenter) save() {
 		log.Println("vcsim: cannot save the virtual machines:", err)
 		return
 	}
-	c.state.written = content.Bytes()
+	c.state.written = content
 }
 
-func describe(ctx *simulator.Context, vm *simulator.VirtualMachine) *savedMachine {
-	if vm.Parent == nil || vm.Runtime.Host == nil || len(vm.Datastore) == 0 {
-		return nil
+// describe returns what is saved of a VM; nothing if it is not in a folder.
+func describe(ctx *simulator.Context, vm *simulator.VirtualMachine) (*savedMachine, error) {
+	if vm.Parent == nil || vm.Parent.Type != "Folder" || vm.Runtime.Host == nil || len(vm.Datastore) == 0 {
+		return nil, nil
+	}
+	config := new(bytes.Buffer)
+	if err := types.NewJSONEncoder(config).Encode(*vm.Config); err != nil {
+		return nil, err
 	}
 	one := &savedMachine{
-		Folder: pathOf(ctx, *vm.Parent), Host: pathOf(ctx, *vm.Runtime.Host), Datastore: pathOf(ctx, vm.Datastore[0]),
-		Template: vm.Config.Template, Running: vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn, Config: *vm.Config,
+		Name: vm.Name, Folder: pathOf(ctx, *vm.Parent), Host: pathOf(ctx, *vm.Runtime.Host), Datastore: pathOf(ctx, vm.Datastore[0]),
+		Template: vm.Config.Template, Running: vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn, Config: config.Bytes(),
 	}
 	if vm.ResourcePool != nil {
 		one.Pool = pathOf(ctx, *vm.ResourcePool)
 	}
-	return one
+	return one, nil
 }
 
 // restore creates the VMs in the file, with their identifiers, devices and options.
@@ -130,14 +139,14 @@ func (c *vCenter) restore(ctx *simulator.Context) error {
 		return nil
 	}
 	if err == nil {
-		err = types.NewJSONDecoder(bytes.NewReader(content)).Decode(&found)
+		err = json.Unmarshal(content, &found)
 	}
 	if err != nil {
 		return err
 	}
 	for _, one := range found {
 		if err := c.restoreMachine(detached(ctx), one); err != nil {
-			return fmt.Errorf("%s/%s: %w", one.Folder, one.Config.Name, err)
+			return fmt.Errorf("%s/%s: %w", one.Folder, one.Name, err)
 		}
 	}
 	for _, host := range c.hosts {
@@ -147,6 +156,10 @@ func (c *vCenter) restore(ctx *simulator.Context) error {
 }
 
 func (c *vCenter) restoreMachine(ctx *simulator.Context, saved savedMachine) error {
+	var config types.VirtualMachineConfigInfo
+	if err := types.NewJSONDecoder(bytes.NewReader(saved.Config)).Decode(&config); err != nil {
+		return err
+	}
 	folder, err := c.ensureFolder(ctx, saved.Folder)
 	if err != nil {
 		return err
@@ -160,12 +173,11 @@ func (c *vCenter) restoreMachine(ctx *simulator.Context, saved savedMachine) err
 		pool = ctx.Map.Get(*system.Parent).(*simulator.ClusterComputeResource).ResourcePool
 	}
 	created, err := waitCreated(ctx, folder.CreateVMTask(ctx, &types.CreateVM_Task{
-		This: folder.Self, Config: creation(saved), Pool: *pool, Host: host}))
+		This: folder.Self, Config: creation(&config, path.Base(saved.Datastore)), Pool: *pool, Host: host}))
 	if err != nil {
 		return err
 	}
 	vm := machineOf(ctx, created)
-	config := saved.Config
 	config.Files, config.DatastoreUrl, config.Template = vm.Config.Files, vm.Config.DatastoreUrl, false
 	adoptFiles(config.Hardware.Device, vm.Config.Hardware.Device)
 	vm.Config = &config
@@ -198,11 +210,10 @@ func waitCreated(ctx *simulator.Context, body soap.HasFault) (types.ManagedObjec
 }
 
 // creation returns a specification with the devices that a new VM does not have anyway.
-func creation(saved savedMachine) types.VirtualMachineConfigSpec {
-	config := saved.Config
+func creation(config *types.VirtualMachineConfigInfo, store string) types.VirtualMachineConfigSpec {
 	spec := types.VirtualMachineConfigSpec{
 		Name: config.Name, Version: config.Version, GuestId: config.GuestId, Uuid: config.Uuid, InstanceUuid: config.InstanceUuid,
-		Firmware: config.Firmware, Files: &types.VirtualMachineFileInfo{VmPathName: "[" + path.Base(saved.Datastore) + "]"},
+		Firmware: config.Firmware, Files: &types.VirtualMachineFileInfo{VmPathName: "[" + store + "]"},
 		MemoryMB: int64(config.Hardware.MemoryMB), NumCPUs: config.Hardware.NumCPU,
 	}
 	usual := map[int32]bool{}
@@ -232,15 +243,19 @@ func creation(saved savedMachine) types.VirtualMachineConfigSpec {
 
 // adoptFiles gives the saved disks the files of the created ones.
 func adoptFiles(saved, created []types.BaseVirtualDevice) {
-	var files []types.BaseVirtualDeviceBackingInfo
-	for _, one := range created {
-		if disk, ok := one.(*types.VirtualDisk); ok {
-			files = append(files, disk.Backing)
+	backings := func(devices []types.BaseVirtualDevice) []*types.VirtualDiskFlatVer2BackingInfo {
+		var found []*types.VirtualDiskFlatVer2BackingInfo
+		for _, one := range devices {
+			if backing, ok := one.GetVirtualDevice().Backing.(*types.VirtualDiskFlatVer2BackingInfo); ok {
+				found = append(found, backing)
+			}
 		}
+		return found
 	}
-	for _, one := range saved {
-		if disk, ok := one.(*types.VirtualDisk); ok && len(files) > 0 {
-			disk.Backing, files = files[0], files[1:]
+	files := backings(created)
+	for number, one := range backings(saved) {
+		if number < len(files) {
+			one.FileName, one.Datastore = files[number].FileName, files[number].Datastore
 		}
 	}
 }

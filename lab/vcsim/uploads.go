@@ -34,13 +34,26 @@ func (c *vCenter) loadCertificates(chosen options) ([]tls.Certificate, error) {
 		return nil, err
 	}
 	c.certificate = &pair
-	c.thumbprint = thumbprint(pair.Certificate[0])
 	return []tls.Certificate{pair}, nil
 }
 
-func thumbprint(certificate []byte) string {
+// hostCertificate returns the certificate of the ESXi hosts; nil if uploads go to a vCenter whose certificate is the simulator's.
+func (c *vCenter) hostCertificate() *tls.Certificate {
+	if _, untrusted := c.fault(untrustedCertificate); untrusted && c.selfSigned != nil || c.certificate == nil {
+		return c.selfSigned
+	}
+	return c.certificate
+}
+
+// thumbprint returns the SHA-1 of the ESXi hosts' certificate, as leases contain it.
+func (c *vCenter) thumbprint() string {
+	found := c.hostCertificate()
+	if found == nil {
+		return ""
+	}
+
 	var parts []string
-	for _, one := range sha1.Sum(certificate) {
+	for _, one := range sha1.Sum(found.Certificate[0]) {
 		parts = append(parts, fmt.Sprintf("%02X", one))
 	}
 	return strings.Join(parts, ":")
@@ -53,23 +66,14 @@ func (c *vCenter) serveHosts(address string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	self, err := selfSigned(host)
-	if err != nil {
+	if c.selfSigned, err = selfSigned(host); err != nil {
 		return "", err
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return "", err
 	}
-	choose := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		if _, refused := c.fault(uploadsRefused); refused {
-			return nil, http.ErrAbortHandler
-		}
-		if _, untrusted := c.fault(untrustedCertificate); untrusted || c.certificate == nil {
-			return self, nil
-		}
-		return c.certificate, nil
-	}
+	choose := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.hostCertificate(), nil }
 	mux := http.NewServeMux()
 	mux.HandleFunc("/nfc/", c.serveUpload)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}

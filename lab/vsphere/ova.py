@@ -163,7 +163,22 @@ def _disk(capacity: int, data: int, seed: bytes) -> Iterator[bytes]:
 
 def _header(sectors: int, directory: int) -> bytes:
     """Return the header of the extent; sizes are in sectors."""
-    fields = (b"KDMV", 3, _FLAGS, sectors, 128, 1, _DESCRIPTOR_SECTORS, _TABLE_ENTRIES, 0, directory, 128, 0, b"\n \r\n", 1)
+    fields = (
+        b"KDMV",
+        3,
+        _FLAGS,
+        sectors,
+        128,
+        1,
+        _DESCRIPTOR_SECTORS,
+        _TABLE_ENTRIES,
+        0,
+        directory,
+        128,
+        0,
+        b"\n \r\n",
+        1,
+    )
     return _padded(struct.pack("<4sIIQQQQIQQQB4sH", *fields))
 
 

@@ -10,7 +10,7 @@ import select
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ from lab.vsphere.inventory import ADMINISTRATOR, LIMITED, inventory, users
 
 _READY_SECONDS = 20.0
 _PASSWORD, _LIMITED_PASSWORD = "vc-Admin-1", "vc-Limited-1"
+
+
+class GovcError(Exception):
+    """A command of govc that failed."""
 
 
 @dataclass
@@ -72,18 +76,28 @@ class VCenter:
         content[user]["permissions"] = dict(permissions)
         _write(self.users_file, content)
 
-    def govc(self, *words: str) -> str:
-        """Return the output of a command of govc."""
+    def limited(self) -> VCenter:
+        """Return the same vCenter for the limited user."""
+        return replace(self, username=self.limited_username, password=self.limited_password)
+
+    def govc(self, *words: str, limit: float = 60) -> str:
+        """Return the output of a command of govc, which may take `limit` seconds."""
         program = build.ensure(["govc"])["govc"] / "bin" / "govc"
         environment = os.environ | {
             "GOVC_URL": f"https://{self.host}:{self.port}/sdk",
             "GOVC_USERNAME": self.username,
             "GOVC_PASSWORD": self.password,
             "GOVC_TLS_CA_CERTS": str(self.ca),
-            "GOVMOMI_HOME": str(self.settings.parent / "govmomi"),
+            "GOVC_PERSIST_SESSION": "false",
         }
-        done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"govc {' '.join(words)}: {done.stderr}"
+        try:
+            done = subprocess.run(
+                [program, *words], env=environment, capture_output=True, text=True, check=False, timeout=limit
+            )
+        except subprocess.TimeoutExpired as error:
+            raise GovcError(str(error)) from None
+        if done.returncode:
+            raise GovcError(f"govc {' '.join(words)}: {done.stderr}{done.stdout}")
         return done.stdout
 
     @property

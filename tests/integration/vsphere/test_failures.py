@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_a_host_that_is_disconnected_is_not_used(site: Site) -> None:
         ({"path": "/dev/null", "checksum": "sha256:" + "0" * 64}, "The OVA ends 512 bytes too early"),
     ],
 )
-def test_an_ova_that_is_not_the_declared_one(site: Site, change: dict[str, str], words: str) -> None:
+def test_an_ova_that_is_not_the_declared_one(site: Site, change: dict[str, Any], words: str) -> None:
     result = site.template(**change)
     assert words in result["msg"], result
     assert site.machines() == []
@@ -74,7 +75,7 @@ def test_an_ova_with_an_old_hardware_version_is_refused_before_anything_is_creat
 
 
 def test_wrong_credentials_and_addresses(site: Site) -> None:
-    cases = [
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({"password": "wrong"}, "connection", "does not accept the user name and the password"),
         ({"port": 1}, "unreachable", "Nothing listens there"),
         ({"hostname": ""}, "connection", "VMWARE_HOST"),
