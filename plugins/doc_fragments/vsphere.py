@@ -90,8 +90,8 @@ options:
     default: 1
   failure_domain: &failure_domain
     description:
-      - Failure domain in the Infrastructure object of the cluster in O(kubernetes), from which O(datacenter), O(cluster), O(datastore), O(network) and
-        O(resource_pool) are read unless they are set. The default is the only one.
+      - Name or zone of a failure domain in the Infrastructure object of the cluster in O(kubernetes), from which O(datacenter), O(cluster), O(datastore),
+        O(network) and O(resource_pool) are read unless they are set. The default is the only one.
     type: str
   datacenter: &datacenter
     description: Name or inventory path of the data center.
