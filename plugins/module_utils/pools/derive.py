@@ -12,7 +12,7 @@ from ..catalog import mig as geometries
 from ..catalog import models, names, releases
 from ..catalog.openshift import ACCELERATOR_LABEL, MACHINE_API_NAMESPACE, NFD, OLM, OPENSHIFT, PACKAGES
 from ..catalog.releases import ANY_CUDA_VERSION
-from ..catalog.taints import STARTUP_TAINT, plain_taint, toleration_of
+from ..catalog.taints import STARTUP_TAINT, Toleration, plain_taint, toleration_of
 from ..core import yaml_text
 from ..core.types import Integer, MapOf, is_empty
 from ..core.values import Object, get_nested, set_nested
@@ -53,7 +53,6 @@ from .plan import (
     PoolTaint,
     Provides,
     Registration,
-    Toleration,
     ValidationPlan,
     VspherePlan,
     future_node,

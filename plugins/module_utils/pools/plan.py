@@ -22,7 +22,7 @@ from ..catalog.openshift import (
     MEMORY_MB,
     AutoscalerRules,
 )
-from ..catalog.taints import Taint, taint_identity
+from ..catalog.taints import Taint, Toleration, taint_identity
 from ..schema.validators import NONE, DrainOptions, DrainSettings, Match, reason_without_containers
 from ..sharing_modes import mig as layouts
 
@@ -46,7 +46,6 @@ class NodeMetadata:
 
 # The plan: all values that are derived from the variables, and their format for YAML (`gpu_plan`).
 
-Toleration = dict[str, str]
 PoolTaint = dict[str, str]
 
 
