@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings as doubts
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import plan_warnings as doubts
 from tests.helpers.fleet import node
 
 A100 = {"name": "a", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
