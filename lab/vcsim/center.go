@@ -25,6 +25,7 @@ type vCenter struct {
 	server   *simulator.Server
 	registry *simulator.Registry
 	uploads  string // the address for uploads
+	images   string // the address of the images
 	hosts    map[string]*gpuHost
 	stores   map[string]string // the folder of each datastore
 	folder   string            // the folder of the datastores

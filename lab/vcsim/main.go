@@ -26,6 +26,7 @@ import (
 type options struct {
 	listen, uploads, version                 string
 	inventory, users, settings, calls, state string
+	images, imagesListen                     string
 	certificate, key                         string
 }
 
@@ -39,6 +40,8 @@ func main() {
 	flag.StringVar(&chosen.settings, "settings", "", "JSON file with the faults and settings of the lab's clouds, which may change")
 	flag.StringVar(&chosen.calls, "calls", "", "file to which the calls that change something are appended as JSON lines")
 	flag.StringVar(&chosen.state, "state", "", "JSON file that keeps the virtual machines for the next start")
+	flag.StringVar(&chosen.images, "images", "", "folder with images, served by HTTP")
+	flag.StringVar(&chosen.imagesListen, "images-listen", "", "address of the images")
 	flag.StringVar(&chosen.certificate, "certificate", "", "file with the certificate of the vCenter and the ESXi hosts")
 	flag.StringVar(&chosen.key, "key", "", "file with the key of the certificate")
 	flag.Parse()
@@ -46,7 +49,7 @@ func main() {
 	if err != nil {
 		log.Fatal("vcsim: ", err)
 	}
-	fmt.Println("vcsim: ready", center.server.URL.Host, center.uploads)
+	fmt.Println("vcsim: ready", center.server.URL.Host, center.uploads, center.images)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt, syscall.SIGTERM)
 	<-stop
@@ -103,6 +106,11 @@ func start(chosen options) (*vCenter, error) {
 			return nil, err
 		}
 		plan.uploads = "https://" + center.uploads + "/sdk"
+	}
+	if chosen.images != "" {
+		if center.images, err = serveImages(chosen.imagesListen, chosen.images); err != nil {
+			return nil, err
+		}
 	}
 	if err := plan.create(service, center, registry); err != nil {
 		return nil, err

@@ -83,6 +83,17 @@ func (c *vCenter) serveHosts(address string) (string, error) {
 	return listener.Addr().String(), nil
 }
 
+// serveImages serves the files of a folder, with Content-Length and ranges, and returns the address.
+func serveImages(address, folder string) (string, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: http.FileServer(http.Dir(folder)), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	return listener.Addr().String(), nil
+}
+
 // hostListener closes all connections while the fault uploads-refused is injected.
 type hostListener struct {
 	net.Listener

@@ -10,6 +10,7 @@ from typing import Any
 ADMINISTRATOR = "administrator@vsphere.local"
 # A user whose privileges tests change.
 LIMITED = "limited@vsphere.local"
+VCENTER = "127.0.0.1"
 DATACENTER = "DC1"
 # The folder of the machines, and one outside of it for templates.
 MACHINES_FOLDER = f"/{DATACENTER}/vm/openshift"
@@ -17,9 +18,11 @@ TEMPLATES_FOLDER = f"/{DATACENTER}/vm/gpu-templates"
 # The datastore that the hosts of all clusters share.
 SHARED_DATASTORE = "templates"
 NETWORK = "VM Network"
+# The vGPU manager of the hosts.
+MANAGER_VERSION = "580.95.02"
 _MANAGER = {
     "name": "NVD-VMware_ESXi_8.0.0_Driver",
-    "version": "550.163.02-1OEM.800.1.0.20613240",
+    "version": f"{MANAGER_VERSION}-1OEM.800.1.0.20613240",
     "vendor": "NVIDIA",
 }
 # What a limited user may do by default: import an image, make a template of it, and remove it.

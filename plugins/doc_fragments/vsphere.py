@@ -73,6 +73,26 @@ attributes:
       - accel.gpu.vsphere
 """
 
+    # The option of modules that only ask why a virtual machine does not start.
+    VCENTER = r"""
+options:
+  vcenter:
+    description:
+      - The connection to vCenter, on vSphere. It is used only if a Machine has a virtual machine that is not started. OpenShift's machine controller does not
+        report the reason, such as that no GPU is left. The module reads it in the events of vCenter, and adds it to the message.
+    type: dict
+    suboptions:
+      hostname: {description: Host name or address of vCenter. The default is E(VMWARE_HOST)., type: str}
+      username: {description: User name. The default is E(VMWARE_USER)., type: str, aliases: [user]}
+      password: {description: Password. The default is E(VMWARE_PASSWORD)., type: str, aliases: [pass]}
+      port: {description: 'Port. The default is E(VMWARE_PORT), or V(443).', type: int}
+      validate_certs: {description: Whether the certificate of vCenter is verified., type: bool, default: true}
+      ca_cert: {description: Path to the CA certificates. The default is E(VMWARE_CA_CERT)., type: path}
+      proxy_host: {description: Host name of an HTTP proxy. The default is E(VMWARE_PROXY_HOST)., type: str}
+      proxy_port: {description: Port of the HTTP proxy. The default is E(VMWARE_PROXY_PORT)., type: int}
+      request_timeout: {description: Seconds to wait for the response to a request., type: int, default: 60}
+"""
+
     # The templates that a module builds or compares.
     TEMPLATE = r"""
 options:
@@ -90,8 +110,8 @@ options:
     default: 1
   failure_domain: &failure_domain
     description:
-      - Failure domain in the Infrastructure object of the cluster in O(kubernetes), from which O(datacenter), O(cluster), O(datastore), O(network) and
-        O(resource_pool) are read unless they are set. The default is the only one.
+      - Name or zone of a failure domain in the Infrastructure object of the cluster in O(kubernetes), from which O(datacenter), O(cluster), O(datastore),
+        O(network) and O(resource_pool) are read unless they are set. The default is the only one.
     type: str
   datacenter: &datacenter
     description: Name or inventory path of the data center.

@@ -97,7 +97,7 @@ templates:
       returned: with O(kubernetes)
       sample: [MachineSet vdi-a]
     cluster_release: {description: Boot image of the cluster's release., type: str, returned: with O(kubernetes), sample: 418.94.202501221327-0}
-    behind: {description: Whether RV(templates[].release) differs from it., type: bool, returned: with O(kubernetes), sample: false}
+    behind: {description: 'Whether RV(templates[].release) differs from it.', type: bool, returned: with O(kubernetes), sample: false}
     clones:
       description: Names of the virtual machines that were cloned from it.
       type: list

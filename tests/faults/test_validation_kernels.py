@@ -22,7 +22,7 @@ from tests.helpers.polling import BUSY, until
 from tests.labs import Lab
 
 pytestmark = [
-    pytest.mark.sampled(1, group="kernels of the validation"),
+    pytest.mark.sampled(1, group="states of validation"),
     pytest.mark.usual(40),
     pytest.mark.timeout(600),
 ]

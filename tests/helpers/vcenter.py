@@ -38,6 +38,7 @@ class VCenter:
     settings: Path
     users_file: Path
     calls_file: Path
+    images_url: str = ""
     username: str = ADMINISTRATOR
     password: str = _PASSWORD
     limited_username: str = LIMITED
@@ -120,10 +121,12 @@ def start_vcenter(
     version: str = "8.0.3.0",
     accounts: Mapping[str, Any] | None = None,
     state: Path | None = None,
+    images: Path | None = None,
 ) -> Iterator[VCenter]:
     """Run a vCenter with its files in `folder`; the default objects and users are those of the lab's vCenter.
 
-    The API's version is 7.0.3.0, 8.0.3.0 or 9.0.0.0. `state` is a file that keeps the virtual machines for the next start.
+    The API's version is 7.0.3.0, 8.0.3.0 or 9.0.0.0. `state` is a file that keeps the virtual machines for the next start,
+    `images` a folder whose files `images_url` serves.
     """
     program = build.ensure(["vcsim"])["vcsim"] / "bin" / "vcsim"
     clouds = folder / "clouds"
@@ -143,6 +146,8 @@ def start_vcenter(
         "settings": settings,
         "calls": files["calls.jsonl"],
         "state": state or "",
+        "images": images or "",
+        "images-listen": "127.0.0.1:0",
         "certificate": server.with_suffix(".crt"),
         "key": server.with_suffix(".key"),
     }
@@ -154,7 +159,7 @@ def start_vcenter(
         ready, _, _ = select.select([process.stdout], [], [], _READY_SECONDS)
         line = process.stdout.readline() if ready else ""
         assert line.startswith("vcsim: ready "), f"vcsim did not start: {(folder / 'vcsim.log').read_text()}"
-        address, uploads = line.split()[2:]
+        address, uploads, *served = line.split()[2:]
         yield VCenter(
             "127.0.0.1",
             int(address.rpartition(":")[2]),
@@ -163,6 +168,7 @@ def start_vcenter(
             settings,
             files["users.json"],
             files["calls.jsonl"],
+            images_url=f"http://{served[0]}" if served else "",
             process=process,
         )
     finally:

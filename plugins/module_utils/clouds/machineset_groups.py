@@ -63,6 +63,7 @@ from .machinesets import (
     machines_of,
     node_of,
     nodegroup_of,
+    not_started,
     paths_in,
     phase_of,
     platform_of_object,
@@ -90,6 +91,10 @@ class MachineObjects:
     def machineset(self, name: str) -> Object | None:
         """The MachineSet with this name, or None if it does not exist."""
         return next((machineset for machineset in self.machinesets if name_of(machineset) == name), None)
+
+
+# Returns why virtual machines (name -> vCenter) do not start, which the machine controller does not report.
+StartFailures = t.Callable[[t.Mapping[str, str]], list[str]]
 
 
 class MachineApi:
@@ -420,8 +425,8 @@ def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSet
 # Reads the MachineSets of a cluster, with their Machines, for the module machineset_info.
 
 
-def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
-    """All MachineSets of the namespace, by name, in the format of the module's result."""
+def machinesets_info(api: MachineApi, start_failures: StartFailures) -> dict[str, dict[str, t.Any]]:
+    """All MachineSets of the namespace, by name, in the format of the module's result; `start_failures` as in MachineSetProvider."""
     objects, autoscalers, infrastructure = api.read(), api.autoscalers(), api.infrastructure()
     now = datetime.datetime.now(datetime.UTC)
     by_name: dict[str, dict[str, t.Any]] = {}
@@ -429,6 +434,8 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
         name, platform = name_of(machineset), platform_of_object(machineset)
         machines = machines_of(machineset, objects.machines)
         state = state_of(machineset, machines, now, paths={})
+        stopped = not_started(machines)
+        failures = start_failures(stopped) if stopped else []
         by_name[name] = {
             "id": name,
             "status": state.status,
@@ -441,7 +448,7 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
             "machines": [
                 {"name": name_of(machine), "phase": phase_of(machine), "node": node_of(machine)} for machine in machines
             ],
-            "problems": [f"{text}." for text in machine_problems(machines, now)],
+            "problems": [*(f"{text}." for text in machine_problems(machines, now)), *failures],
         }
     return by_name
 
@@ -468,12 +475,21 @@ class MachineSetProvider:
     in_cluster = True
 
     def __init__(
-        self, api: MachineApi, *, change_foreign: bool = True, now: t.Callable[[], datetime.datetime] | None = None
+        self,
+        api: MachineApi,
+        *,
+        change_foreign: bool = True,
+        now: t.Callable[[], datetime.datetime] | None = None,
+        start_failures: StartFailures | None = None,
     ) -> None:
-        """Store the arguments without sending a request. change_foreign: whether fields that another manager has set may be changed."""
+        """Store the arguments without sending a request.
+
+        change_foreign: whether fields that another manager has set may be changed. start_failures: see StartFailures.
+        """
         self._api = api
         self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
+        self._start_failures = start_failures
         self._specs: dict[str, MachineSetSpec] = {}
         # For each MachineSet: the size of its Machines before this run changed the MachineSet, and the time until which a new size is expected.
         self._sizes_before: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
@@ -630,7 +646,10 @@ class MachineSetProvider:
         """The latest warnings about the MachineSet and its Machines."""
         live = self._objects.machineset(state.name)
         machines = machines_of(live, self._objects.machines) if live else []
-        return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
+        texts = self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
+        if self._start_failures and (stopped := not_started(machines)):
+            texts += self._start_failures(stopped)
+        return texts
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
         """Warn if OpenShift would replace the declared template."""

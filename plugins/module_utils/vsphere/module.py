@@ -10,9 +10,9 @@ import typing as t
 
 from ansible.module_utils.basic import env_fallback
 
-from ..core.errors import InvalidOptions, ServiceError
+from ..core.errors import InvalidOptions, ModuleFailure, ServiceError
 from ..core.http import ConnectionPools
-from ..core.module import ArgumentSpec, merge_specs
+from ..core.module import ArgumentSpec, BaseModule, merge_specs
 from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VARIABLES, VCenter, VCenterOptions, VSphereError
@@ -37,6 +37,8 @@ CONNECTION: ArgumentSpec = {
 }
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
 NAMESPACE: ArgumentSpec = {"namespace": {"type": "str", "default": "openshift-machine-api"}}
+# The option of modules that ask vCenter only why a virtual machine does not start.
+VCENTER: ArgumentSpec = {"vcenter": {"type": "dict", "options": CONNECTION}}
 _TEMPLATE: ArgumentSpec = {
     "name": {"type": "str"},
     "profile": {"type": "str"},
@@ -210,6 +212,36 @@ class VSphereModule(ClusterModule):
     @functools.cached_property
     def _release_source(self) -> OvaSource:
         return t.cast("OpenShift", self.openshift).source()
+
+
+def start_failures(module: BaseModule, machines: t.Mapping[str, str]) -> list[str]:
+    """Why virtual machines do not start, according to vCenter; never fails. The option `vcenter` of a module contains the credentials.
+
+    machines: their names and vCenters.
+    """
+    given = {name: value for name, value in (module.params["vcenter"] or {}).items() if value is not None}
+    options = {"hostname": next(iter(machines.values())), "port": 443, **given}
+    if not options.get("username"):
+        return [
+            "Set the connection to vCenter (option vcenter, or gpu_cluster.cloud.machineset.vsphere), so that its reason is shown here."
+        ]
+    try:
+        center = VCenter(VCenterOptions.from_params(options), module.user_agent)
+        try:
+            failures = [failure for failure in center.failed_power_ons() if failure.name in machines]
+        finally:
+            center.close()
+    except (ModuleFailure, ServiceError) as error:
+        return [f"The reason is not known, because vCenter cannot be asked: {error}"]
+    return [
+        " ".join(
+            filter(
+                None,
+                (f"Virtual machine {each.name} did not start at {each.at}: {each.reason.rstrip('.')}.", each.remedy),
+            )
+        )
+        for each in failures
+    ]
 
 
 def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Iterator[str]:

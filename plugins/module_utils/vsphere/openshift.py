@@ -33,6 +33,7 @@ class FailureDomain:
     """A failure domain of the Infrastructure object. `folder` is the one of the cluster's virtual machines, which templates must not be in."""
 
     name: str
+    zone: str
     server: str
     datacenter: str
     cluster: str
@@ -135,6 +136,7 @@ def failure_domains(infrastructure: Object) -> list[FailureDomain]:
         domains.append(
             FailureDomain(
                 str(each.get("name") or ""),
+                str(each.get("zone") or ""),
                 str(each.get("server") or ""),
                 str(topology.get("datacenter") or ""),
                 str(topology.get("computeCluster") or ""),
@@ -148,14 +150,15 @@ def failure_domains(infrastructure: Object) -> list[FailureDomain]:
 
 
 def find_failure_domain(domains: t.Sequence[FailureDomain], name: str | None) -> FailureDomain:
-    """The failure domain with this name; without a name, the only one. Raises InvalidOptions if there is no such failure domain."""
+    """The failure domain with this name or zone; without a name, the only one. Raises InvalidOptions if there is no such failure domain."""
     names = ", ".join(domain.name for domain in domains) or "none"
     if name is None and len(domains) == 1:
         return domains[0]
     if name is None:
         remedy = "set one of them" if domains else "set datacenter, cluster, datastore and network"
         raise InvalidOptions([f"failure_domain: is not set, and the cluster has {len(domains)} ({names}); {remedy}"])
-    domain = next((domain for domain in domains if domain.name == name), None)
+    in_zone = [domain for domain in domains if domain.zone == name]
+    domain = next((domain for domain in domains if domain.name == name), in_zone[0] if len(in_zone) == 1 else None)
     if domain is None:
         raise InvalidOptions([f"failure_domain: {quote(name)} is not in the Infrastructure object; known: {names}"])
     return domain
