@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from ..catalog.names import FIELD_MANAGER, POOL_LABEL
 from ..catalog.openshift import (
     ASSUMED_RELEASE,
-    BOOT_IMAGES_BY_DEFAULT,
-    BOOT_IMAGES_SINCE,
     CLUSTER_VERSION_PATH,
     DELETE_MACHINE_ANNOTATIONS,
     INFRASTRUCTURE_PATH,
@@ -43,6 +41,7 @@ from ..nodegroups.spec import Differences, NodeGroupSpec, NodeGroupState, field_
 from ..nodes.ownership import machine_set_owner
 from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, provider_spec_problems, replacement_name
 from ..schema.providers import MACHINESET as DEFINITION
+from . import boot_images
 from .machinesets import (
     FAILED,
     FIELDS,
@@ -78,39 +77,6 @@ if t.TYPE_CHECKING:
     from ..catalog.releases import Release
     from ..kube.client import Client
     from ..nodes.node import Node
-
-# Determines whether OpenShift replaces the template of a MachineSet with its own boot image, which has no GPU (pure).
-#
-# Sources: openshift/machine-config-operator, pkg/controller/common/featuregates.go (platforms and releases) and pkg/controller/bootimage (ms_helpers.go,
-# vsphere_helpers.go). On vSphere, OpenShift replaces a template in the cluster's folder with the release's image, which gets the same name. If the template
-# is in a different folder, OpenShift changes the MachineSet so that it uses the release's image.
-
-_GROUP = "machine.openshift.io"
-
-
-def replaces_templates(
-    machine_configuration: t.Mapping[str, t.Any] | None, release: Release, labels: t.Mapping[str, str]
-) -> bool:
-    """Whether OpenShift manages the templates of vSphere MachineSets with these labels in this release."""
-    if release < BOOT_IMAGES_SINCE:
-        return False
-    managers = get_nested(machine_configuration, "spec", "managedBootImages", "machineManagers") or []
-    for manager in managers:
-        if manager.get("resource") == "machinesets" and manager.get("apiGroup") == _GROUP:
-            mode = get_nested(manager, "selection", "mode")
-            selected = get_nested(manager, "selection", "partial", "machineResourceSelector", "matchLabels") or {}
-            return mode == "All" or (mode == "Partial" and selected.items() <= labels.items())
-    return release >= BOOT_IMAGES_BY_DEFAULT
-
-
-def warning(name: str, template: str) -> str:
-    """The warning that OpenShift would replace the template of this node group's MachineSet."""
-    return (
-        f"Node group {name}: OpenShift manages the boot images of its MachineSet and would replace template {template} with its own image, "
-        "which has no GPU. In MachineConfiguration cluster, set spec.managedBootImages for machinesets to the mode None, or to Partial with a "
-        "label that this MachineSet does not have."
-    )
-
 
 # Sends requests to the Machine API of one cluster.
 
@@ -686,11 +652,14 @@ class MachineSetProvider:
         return texts
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
-        """Warn if OpenShift would replace the declared template. A new MachineSet does not have any labels from the user yet."""
+        """Warn if OpenShift would replace the declared template."""
         template = spec.fields.get("template")
-        labels = get_nested(live, "metadata", "labels") or {}
-        if template and replaces_templates(self._machine_configuration, self._release, labels):
-            self.warnings.append(warning(spec.name, template))
+        if not template or spec.source is None:
+            return
+        machinesets = boot_images.guarded_machinesets([spec.name], [live or copy_of(spec.source, spec.name, spec.name)])
+        selection = boot_images.effective_selection(self._machine_configuration, self._release)
+        if not boot_images.excludes(selection, machinesets):
+            self.warnings.append(boot_images.warning(spec.name, template))
 
     def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
         """The spec, without the number of nodes if a MachineAutoscaler chooses this number even though the group declares no range."""
