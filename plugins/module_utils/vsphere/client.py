@@ -373,7 +373,7 @@ _POWER_ON_REMEDIES = (
     ),
     (
         ("vgpu", "profile", "insufficient", "no host", "not enough", "no gpu", "could not find"),
-        "No host of the cluster has a GPU left for this vGPU profile; module vgpu_profile_info lists what can be placed. Free a GPU, use fewer nodes, or choose "
+        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (Configure, Graphics) and restart the host.",
         "a smaller profile.",
     ),
 )
