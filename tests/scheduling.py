@@ -56,7 +56,7 @@ FIRST = ("tests/quality/", "tests/unit/")
 def files_left_out(files: Iterable[str], seed: int) -> set[str]:
     """The files that the seed leaves to `make soak`."""
     alike: dict[tuple[str, ...], list[str]] = {}
-    for file in sorted(files):
+    for file in sorted(set(files)):
         matches = ((pattern, re.fullmatch(pattern, file)) for pattern in DRAWN_FILES)
         kind = next(((pattern, *match.groups()) for pattern, match in matches if match), None)
         if kind:

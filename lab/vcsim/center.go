@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -83,10 +85,47 @@ func (c *vCenter) handle(ctx *simulator.Context, method *simulator.Method) (mo.R
 	if value, set := c.fault(taskFails); set && value == name {
 		return nil, &types.SystemErrorFault{Reason: "the fault task-fails"}
 	}
+	if missing(ctx, method) != nil {
+		method.This = c.Self
+	}
 	if slices.Contains(overridden, name) && (name != "Destroy_Task" || method.This.Type == "VirtualMachine") {
 		method.This = c.Self
 	}
 	return nil, nil
+}
+
+// missing returns an object whose properties a call reads, and which does not exist: a task of an earlier run, for example.
+func missing(ctx *simulator.Context, method *simulator.Method) *types.ManagedObjectReference {
+	var specs []types.PropertyFilterSpec
+	switch req := method.Body.(type) {
+	case *types.RetrieveProperties:
+		specs = req.SpecSet
+	case *types.RetrievePropertiesEx:
+		specs = req.SpecSet
+	}
+	for _, spec := range specs {
+		for _, one := range spec.ObjectSet {
+			if ctx.Session != nil && ctx.Session.Get(one.Obj) == nil {
+				return &one.Obj
+			}
+		}
+	}
+	return nil
+}
+
+// RetrieveProperties names the object that does not exist, as a real vCenter does and OpenShift's machine controller expects.
+func (c *vCenter) RetrieveProperties(ctx *simulator.Context, req *types.RetrieveProperties) soap.HasFault {
+	return &methods.RetrievePropertiesBody{Fault_: notFound(*missing(ctx, &simulator.Method{Body: req}))}
+}
+
+// RetrievePropertiesEx does the same.
+func (c *vCenter) RetrievePropertiesEx(ctx *simulator.Context, req *types.RetrievePropertiesEx) soap.HasFault {
+	return &methods.RetrievePropertiesExBody{Fault_: notFound(*missing(ctx, &simulator.Method{Body: req}))}
+}
+
+func notFound(ref types.ManagedObjectReference) *soap.Fault {
+	text := "The object 'vim." + ref.Type + ":" + ref.Value + "' has already been deleted or has not been completely created"
+	return simulator.Fault(text, &types.ManagedObjectNotFound{Obj: ref})
 }
 
 // failed returns a task that has already failed, with the message that the user of a real vCenter sees.

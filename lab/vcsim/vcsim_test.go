@@ -390,3 +390,12 @@ func TestMachinesSurviveARestart(t *testing.T) {
 		t.Error(string(calls))
 	}
 }
+
+func TestAMissingObjectIsNamed(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	gone := object.NewTask(w.client.Client, types.ManagedObjectReference{Type: "Task", Value: "task-999"})
+	err := gone.Properties(w.ctx, gone.Reference(), []string{"info"}, new(mo.Task))
+	if err == nil || !strings.Contains(err.Error(), "The object 'vim.Task:task-999' has already been deleted") {
+		t.Error(err)
+	}
+}

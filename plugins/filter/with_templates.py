@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: with_templates
 short_description: Set the templates of MachineSets on vSphere
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Returns the option C(nodegroups) of M(accel.gpu.machineset), in which each node group that M(accel.gpu.vgpu_template) has built a template for uses that
     template. Other node groups are returned unchanged.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: boot_images
 short_description: Exclude MachineSets with GPUs from OpenShift's updates of boot images on vSphere
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: vgpu_profile_info
 short_description: List the vGPU profiles, GPUs and vGPU managers of the hosts of vSphere clusters
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: vgpu_template
 short_description: Build vSphere templates with vGPUs from RHCOS, which OpenShift's machine controller clones
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
@@ -132,6 +132,13 @@ templates:
           type: dict
           returned: with O(state=present)
           sample: {}
+vcenter:
+  description: The vCenter, which may be that of the cluster in O(kubernetes).
+  returned: success
+  type: dict
+  contains:
+    hostname: {description: Host name or address., type: str, returned: always, sample: vcenter.example.com}
+    port: {description: Port., type: int, returned: always, sample: 443}
 code:
   description:
     - The reason for the failure.
@@ -211,12 +218,16 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
         raise InvalidOptions(problems, "The user of vCenter lacks privileges:")
     changed = any(plan.changes for plan in plans)
     results = {plan.resolved.request.name: plan.to_result() for plan in plans}
-    result = {"changed": changed, "templates": results, "diff": _diff(plans)}
+    result = {"changed": changed, "templates": results, "vcenter": _address(module), "diff": _diff(plans)}
     if changed and not module.check_mode:
         with module.lease() if openshift else contextlib.nullcontext():
             builder = TemplateBuilder(center, inventory, cluster, module.upload(), module.params["wait_timeout"])
             _apply(module, builder, plans, results, result)
     return result
+
+
+def _address(module: VSphereModule) -> dict[str, t.Any]:
+    return {"hostname": module.center.options.hostname, "port": module.center.options.port}
 
 
 def _users_of(module: VSphereModule) -> t.Callable[[Template], list[str]]:
@@ -341,7 +352,12 @@ def _delete(module: VSphereModule) -> dict[str, t.Any]:
             for each in removed.values():
                 for template in each:
                     builder.delete(template)
-    return {"changed": bool(before), "templates": results, "diff": diff_of(before, {}, "templates")}
+    return {
+        "changed": bool(before),
+        "templates": results,
+        "vcenter": _address(module),
+        "diff": diff_of(before, {}, "templates"),
+    }
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: vgpu_template_info
 short_description: Report the vSphere templates with vGPUs, their drift, their release and their users
-version_added: 0.2.0
+version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:

@@ -360,20 +360,21 @@ class PowerOnFailure:
 _POWER_ON_REMEDIES = (
     (
         ("memory reservation", "sched.mem.min", "memory is not reserved"),
-        "A virtual machine with a vGPU must reserve all its memory: rebuild its template, which locks the memory (module vgpu_template).",
+        "A virtual machine with a vGPU must reserve all its memory. Run site, which replaces a template that was changed.",
     ),
     (
         ("mmio", "bar ", "64-bit"),
-        "The memory-mapped I/O space is too small for the vGPUs: rebuild its template, which computes pciPassthru.64bitMMIOSizeGB.",
+        "The memory-mapped I/O space is too small for the GPUs. Set vgpu.mmio_gib of the pool, or run site, which replaces a template that was changed.",
     ),
     (
-        ("shareddirect", "shared direct", "graphics type", "amount of graphics resource"),
-        "Set the host's default graphics type to Shared Direct (vSphere Client: Configure, Graphics), and restart its Xorg service or the host.",
+        ("graphics resource", "shareddirect", "shared direct", "graphics type"),
+        "Either no host has a GPU left for this vGPU profile, or the default graphics type of the hosts is not Shared Direct; module vgpu_profile_info lists "
+        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (vSphere Client: Configure, Graphics) and restart the host.",
     ),
     (
-        ("insufficient", "no host", "not enough", "no gpu", "vgpu resource", "could not find"),
-        "No host of the cluster has a GPU left for this vGPU profile: free a GPU, use fewer machines, or choose a smaller profile. Module "
-        "vgpu_profile_info lists what can be placed.",
+        ("vgpu", "profile", "insufficient", "no host", "not enough", "no gpu", "could not find"),
+        "No host of the cluster has a GPU left for this vGPU profile; module vgpu_profile_info lists what can be placed. Free a GPU, use fewer nodes, or choose "
+        "a smaller profile.",
     ),
 )
 

@@ -66,7 +66,8 @@ def test_the_seed_draws_whole_files() -> None:
     } == {count}
     # Each file is run with some seed.
     assert set.intersection(*draws) == set()
-    assert files_left_out(files | always, 3) == draws[3]
+    # A file with many tests has no better chance.
+    assert files_left_out([*files, *sorted(files)[:1] * 50, *always], 3) == draws[3]
 
 
 def test_each_pattern_draws_one_of_its_files() -> None:
