@@ -196,7 +196,7 @@ def test_a_selection_of_others_is_restricted_only_if_this_is_allowed(images: Boo
         assert (refused["failed"], refused["code"], refused["changed"]) == (True, "invalid", False)
         assert 'selection for machinesets is {"mode": "All"}' in refused["msg"]
         assert "(train)" in refused["msg"]
-        assert "narrow: true" in refused["msg"]
+        assert "vsphere.narrow_boot_images (option narrow of the module) is true" in refused["msg"]
     # The message contains the entry that an administrator can set instead.
     text = refused["msg"].rpartition("set this entry yourself: ")[2]
     assert yaml.safe_load(text) == entry(GUARD)
