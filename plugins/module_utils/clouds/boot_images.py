@@ -19,7 +19,7 @@ from ..catalog.openshift import (
     OS_STREAM_LABEL,
     OTHER_AUTHORITIES,
 )
-from ..core.messages import abbreviate
+from ..core.messages import abbreviate, option_of_role
 from ..core.values import Document, Object, get_nested
 from ..kube.fields import name_of
 from ..nodes.node import selects
@@ -43,6 +43,7 @@ _MANAGERS = "machineManagers"
 FIELD = f"spec.managedBootImages.{_MANAGERS}"
 _STATUS = "managedBootImagesStatus"
 _OBJECT = "MachineConfiguration cluster"
+_ALLOWED = option_of_role("gpu_cluster.cloud.machineset.vsphere.narrow_boot_images", "narrow")
 # Every MachineSet of this collection has the label, so this expression selects none of them.
 _EXCLUDES_OWN: t.Mapping[str, str] = {"key": NODEGROUP_LABEL, "operator": "DoesNotExist"}
 
@@ -232,7 +233,7 @@ def refusal(guard: Guard, machinesets: t.Sequence[Document]) -> str:
     which = f"MachineSets of this collection ({abbreviate(taken)})" if taken else "MachineSets of this collection"
     return (
         f"{_OBJECT}: in {FIELD}, the selection for machinesets is {_text(selection)}, which includes {which}. OpenShift would replace their templates with "
-        "its own image, which has no GPU. The module excludes them from a selection of others only if you allow it with narrow: true; OpenShift then continues "
+        f"its own image, which has no GPU. They are excluded from a selection of others only if {_ALLOWED} is true; OpenShift then continues "
         f"to update the other MachineSets. Or set this entry yourself: {_text(_entry(guard.selection))}"
     )
 

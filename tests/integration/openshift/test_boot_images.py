@@ -64,17 +64,17 @@ class BootImages:
         status = {"platform": platform, "platformStatus": {"type": platform}}
         self.client.patch(f"{INFRASTRUCTURE_PATH}/status", {"status": status})
 
-    def declare(self, *managers: Object) -> None:
-        """Create or replace the MachineConfiguration, as an administrator does."""
+    def declare(self, *managers: Object | None) -> None:
+        """Create or replace the MachineConfiguration, as an administrator does: with these entries, or with None as the only one, without the field."""
         self.client.delete(MACHINE_CONFIGURATION_PATH)
-        body = {
+        body: Object = {
             "apiVersion": "operator.openshift.io/v1",
             "kind": "MachineConfiguration",
             "metadata": {"name": "cluster"},
             "spec": {"managementState": "Managed", "logLevel": "Normal"},
         }
-        if managers != (None,):
-            body["spec"]["managedBootImages"] = {"machineManagers": list(managers)}  # type: ignore[index]
+        if None not in managers:
+            body["spec"]["managedBootImages"] = {"machineManagers": list(managers)}
         self.client.create(OBJECTS, body, manager="oc")
 
     def managers(self) -> Any:
@@ -196,7 +196,7 @@ def test_a_selection_of_others_is_restricted_only_if_this_is_allowed(images: Boo
         assert (refused["failed"], refused["code"], refused["changed"]) == (True, "invalid", False)
         assert 'selection for machinesets is {"mode": "All"}' in refused["msg"]
         assert "(train)" in refused["msg"]
-        assert "narrow: true" in refused["msg"]
+        assert "vsphere.narrow_boot_images (option narrow of the module) is true" in refused["msg"]
     # The message contains the entry that an administrator can set instead.
     text = refused["msg"].rpartition("set this entry yourself: ")[2]
     assert yaml.safe_load(text) == entry(GUARD)

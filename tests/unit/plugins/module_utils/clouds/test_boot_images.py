@@ -295,7 +295,7 @@ def test_the_messages_name_the_object_the_field_the_value_the_rule_and_the_remed
     refused = refusal(guard_of(configuration(spec(entry(ALL))), (5, 0), [machineset()]), [machineset()])
     assert refused.startswith("MachineConfiguration cluster: in spec.managedBootImages.machineManagers, ")
     assert 'is {"mode": "All"}, which includes MachineSets of this collection (train)' in refused
-    assert "narrow: true" in refused
+    assert "vsphere.narrow_boot_images (option narrow of the module) is true" in refused
     assert refused.endswith(json.dumps(entry(GUARD)))
 
     later = upgrade_warning((4, 21))
