@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from lab import build
 from lab.api import Api, Object
 from lab.fleet import HARDWARE_ANNOTATION
+from lab.lifecycle import say
 from lab.machine_api.machine_sets import MACHINE_SETS, NAMESPACE, SET_LABEL, machine_set, provider_spec
 from lab.nodes import NODES, is_ready
 from lab.openshift import machine_configuration, releases
-from lab.tools import PARTS
 from lab.vsphere import images, inventory
+from lab.vsphere.part import VSphere
 from tests.helpers.polling import until
+from tests.labs import OPENSHIFT
 
 from .conftest import OwnLab
 
@@ -30,8 +31,10 @@ GROUP = "prod-gpu"
 
 
 @pytest.fixture(scope="module")
-def vsphere(own: OwnLab) -> OwnLab:
-    build.ensure(PARTS["vsphere"])
+def vsphere(own: OwnLab, request: pytest.FixtureRequest) -> OwnLab:
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        say("tests: building the lab, OpenShift and vSphere if necessary")
+    own.command("build", "kube", *OPENSHIFT, VSphere.name)
     own.command("up", "--openshift", RELEASE.minor, "--platform", "VSphere")
     return own
 
