@@ -12,6 +12,7 @@ from ..api import Api, Object, in_parallel
 from ..layout import Lab
 from ..systems import SYSTEMS
 from ..vsphere.inventory import DATACENTER, MACHINES_FOLDER, NETWORK, VCENTER
+from . import machine_configuration
 from .constraints import security_context_constraints
 from .releases import Release
 
@@ -65,6 +66,7 @@ def objects(lab: Lab, release: Release, platform: str) -> Iterator[tuple[str, Ob
         yield _config("ClusterOperator", name, {}, _cluster_operator(release, text))
     for role in ("master", "worker"):
         yield _machine_config_pool(role)
+    yield machine_configuration.PATH, machine_configuration.manifest()
     yield _driver_toolkit(release)
     yield (
         "/api/v1/namespaces/openshift-machine-api/serviceaccounts/machine-api-controllers",

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 from pathlib import Path
 
 from .. import build, fleet
@@ -13,7 +12,7 @@ from ..api import Api
 from ..layout import LAB, Lab
 from ..part import LabPart
 from ..supervisor import tool
-from . import crds, objects, releases
+from . import crds, machine_configuration, objects, releases
 
 
 class OpenShift(LabPart):
@@ -41,10 +40,12 @@ class OpenShift(LabPart):
         return {"LAB_TOOL_OPENSHIFT_CRDS": str(build.ensure([crds.TOOL])[crds.TOOL] / "bin")}
 
     def serve(self, lab: Lab) -> None:
-        """Apply the CRDs and objects, report that, and stay, because process-compose restarts a service that ends."""
+        """Apply the CRDs and objects, report that, and then keep the status of the MachineConfiguration up to date."""
         api, state = Api(lab, "runner"), lab.state()
         crds.apply(api, tool(crds.TOOL).parent)
         release = releases.find(state.get("openshift", releases.DEFAULT))
-        objects.create(lab, api, release, state.get("platform", objects.PLATFORMS[0]))
+        platform = state.get("platform") or objects.PLATFORMS[0]
+        objects.create(lab, api, release, platform)
+        machine_configuration.publish(api, release, platform)
         print("openshift: ready", flush=True)
-        signal.pause()
+        machine_configuration.follow(api, release, platform)

@@ -5,18 +5,19 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import secrets
-import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
 from .. import build, pki
-from ..api import Api, Object, in_parallel
+from ..api import Api, ApiError, Object, in_parallel
 from ..cloud_settings import CloudFault, CloudSettings, Setting
 from ..errors import LabError
 from ..files import write_private
@@ -26,10 +27,13 @@ from ..part import LabPart
 from ..supervisor import tool
 from ..tools import PARTS
 from . import images, inventory
+from .boot_images import BootImages, import_template
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _CRD_FILES = ("ipaddressclaims", "ipaddresses")
 _MACHINE_API = "openshift-machine-api"
+# The period of the controller of boot images.
+_PERIOD = 1.0
 _VALUES = {
     "upload-slow": "bytes per second",
     "upload-cut": "bytes",
@@ -104,7 +108,18 @@ class VSphere(LabPart):
         for path, body in self.objects(lab):
             api.apply(path, body)
         print("vsphere: ready", flush=True)
-        signal.pause()
+        controller = BootImages(
+            api,
+            functools.partial(self.govc, lab),
+            self.state(lab) / "machines.json",
+            self.folder(lab) / "images",
+        )
+        while True:
+            time.sleep(_PERIOD)
+            try:
+                controller.reconcile()
+            except (ApiError, LabError) as error:
+                print(f"vsphere: {error}", flush=True)
 
     def begin(self, lab: Lab) -> None:
         """Create the template of each failure domain of a new cluster, as OpenShift's installer does."""
@@ -113,25 +128,7 @@ class VSphere(LabPart):
             return
         image = self.folder(lab) / "images" / images.file_name(images.release_of(_release(lab)))
         for zone, domain in objects.FAILURE_DOMAINS.items():
-            where, name = domain["topology"], images.template(zone)
-            store = where["datastore"].rpartition("/")[2]
-            self.govc(
-                lab,
-                *(
-                    "import.ova",
-                    "-name",
-                    name,
-                    "-folder",
-                    where["folder"],
-                    "-pool",
-                    where["resourcePool"],
-                    "-ds",
-                    store,
-                ),
-                str(image),
-            )
-            self.govc(lab, "vm.change", "-vm", f"{where['folder']}/{name}", "-annotation", "created by the installer")
-            self.govc(lab, "vm.markastemplate", f"{where['folder']}/{name}")
+            import_template(functools.partial(self.govc, lab), image, images.template(zone), domain["topology"])
         done.touch()
 
     def inject(self, lab: Lab, fault: CloudFault) -> None:
@@ -200,10 +197,11 @@ class VSphere(LabPart):
 
     def govc(self, lab: Lab, *words: str) -> str:
         """Return the output of a command of govc."""
-        environment = os.environ | self._govc_environment(lab)
-        done = subprocess.run(
-            [lab.bin / "govc", *words], env=environment, capture_output=True, text=True, check=False, timeout=120
-        )
+        command, environment = [str(lab.bin / "govc"), *words], os.environ | self._govc_environment(lab)
+        try:
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"govc {' '.join(words)} did not end after {error.timeout:.0f} s") from None
         if done.returncode:
             raise LabError(f"govc {' '.join(words)} failed: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout

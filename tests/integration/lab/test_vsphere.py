@@ -10,27 +10,32 @@ from typing import Any
 
 import pytest
 
-from lab import build
 from lab.api import Api, Object
 from lab.fleet import HARDWARE_ANNOTATION
+from lab.lifecycle import say
 from lab.machine_api.machine_sets import MACHINE_SETS, NAMESPACE, SET_LABEL, machine_set, provider_spec
 from lab.nodes import NODES, is_ready
-from lab.tools import PARTS
+from lab.openshift import machine_configuration, releases
 from lab.vsphere import images, inventory
+from lab.vsphere.part import VSphere
 from tests.helpers.polling import until
+from tests.labs import OPENSHIFT
 
 from .conftest import OwnLab
 
 MACHINES = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machines"
 TEMPLATE = f"{inventory.TEMPLATES_FOLDER}/gpu-10c"
+RELEASE = releases.find("4.20")
 POOL = "/DC1/host/cluster-a/Resources"
 GROUP = "prod-gpu"
 
 
 @pytest.fixture(scope="module")
-def vsphere(own: OwnLab) -> OwnLab:
-    build.ensure(PARTS["vsphere"])
-    own.command("up", "--openshift", "4.18", "--platform", "VSphere")
+def vsphere(own: OwnLab, request: pytest.FixtureRequest) -> OwnLab:
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        say("tests: building the lab, OpenShift and vSphere if necessary")
+    own.command("build", "kube", *OPENSHIFT, VSphere.name)
+    own.command("up", "--openshift", RELEASE.minor, "--platform", "VSphere")
     return own
 
 
@@ -92,7 +97,7 @@ def test_the_boot_images_name_a_file_with_this_checksum(vsphere: OwnLab) -> None
 
 
 def test_a_template_with_vgpus_becomes_nodes_with_gpus(vsphere: OwnLab) -> None:
-    image = vsphere.lab.dir / "vsphere" / "images" / images.file_name("418.94.202503041606-0")
+    image = vsphere.lab.dir / "vsphere" / "images" / images.file_name(images.release_of(RELEASE))
     folder = inventory.TEMPLATES_FOLDER
     govc(vsphere, f"import.ova -name gpu-10c -folder {folder} -pool {POOL} -ds templates {image}")
     for _number in range(2):
@@ -176,6 +181,44 @@ def test_the_simulated_autoscaler_takes_the_machine_set(vsphere: OwnLab) -> None
     assert annotations()["machine.openshift.io/memoryMb"] == "16384"
     assert "machine.openshift.io/GPU" not in annotations()
     api(vsphere).request("DELETE", path)
+
+
+def test_the_operator_replaces_a_template_in_the_folder_and_leaves_another_one(vsphere: OwnLab) -> None:
+    path = f"{MACHINE_SETS}/{GROUP}"
+    inside = f"{inventory.MACHINES_FOLDER}/gpu-inside"
+    before = f"{vsphere.lab.dir}/vsphere/images/{images.file_name(images.release_before(RELEASE))}"
+    govc(vsphere, f"import.ova -name gpu-inside -folder {inventory.MACHINES_FOLDER} -pool {POOL} -ds vsan-a {before}")
+    govc(vsphere, f"gpu.vm.add -vm {inside} -profile grid_a100-10c")
+    govc(vsphere, f"vm.markastemplate {inside}")
+    body = machine_set("prod-inside", provider_spec("VSphere", "zone-a") | {"template": "gpu-inside"}, replicas=0)
+    api(vsphere).apply(f"{MACHINE_SETS}/prod-inside", body)
+
+    def template() -> str:
+        live = api(vsphere).get(path) or {}
+        return str(live["spec"]["template"]["spec"]["providerSpec"]["value"]["template"])
+
+    def manage(mode: str) -> None:
+        entry = {"resource": "machinesets", "apiGroup": "machine.openshift.io", "selection": {"mode": mode}}
+        spec = {"managedBootImages": {"machineManagers": [entry]}}
+        api(vsphere).merge(machine_configuration.PATH, {"spec": spec})
+
+    time.sleep(3)
+    assert template() == TEMPLATE
+    manage("All")
+    until(lambda: template() == "prod-rhcos-zone-a", limit=20)
+
+    def devices() -> list[str]:
+        hardware = virtual_machine(vsphere, inside)["config"]["hardware"]["device"]
+        return [one["backing"]["vgpu"] for one in hardware if "vgpu" in (one.get("backing") or {})]
+
+    until(lambda: devices() == [], limit=20)
+    product = virtual_machine(vsphere, inside)["summary"]["config"]["product"]
+    assert product["version"] == images.release_of(RELEASE)
+    assert "prod-rhcos-zone-a" in govc(vsphere, f"ls {inventory.MACHINES_FOLDER}")
+    live = api(vsphere).get(machine_configuration.PATH) or {}
+    assert live["status"]["observedGeneration"] == live["metadata"]["generation"]
+    manage("None")
+    api(vsphere).request("DELETE", f"{MACHINE_SETS}/prod-inside")
 
 
 def test_a_machine_that_the_vcenter_cannot_start_is_told_only_there(vsphere: OwnLab) -> None:
