@@ -73,7 +73,7 @@ def _up(lab: Lab, options: argparse.Namespace) -> None:
         fleet_file=options.fleet,
         with_sim=not options.without_sim,
         sim_options=options.sim_option,
-        more_parts=[*options.part, *(parts.OPENSHIFT if options.openshift or options.platform else ())],
+        more_parts=[*options.part, *parts.of_openshift(options.openshift, options.platform)],
         settings={name: value for name in _SETTINGS if (value := getattr(options, name))},
     )
 

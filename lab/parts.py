@@ -17,11 +17,28 @@ from .openstack.part import OpenStack
 from .part import LabPart
 from .registry.part import Registry
 from .vks.part import Vks
+from .vsphere.part import VSphere
 
-_ALL: tuple[LabPart, ...] = (OpenStack(), Vks(), OpenShift(), Olm(), MachineApi(), Registry(), Nls(), Metrics())
+_ALL: tuple[LabPart, ...] = (
+    OpenStack(),
+    Vks(),
+    OpenShift(),
+    Olm(),
+    VSphere(),
+    MachineApi(),
+    Registry(),
+    Nls(),
+    Metrics(),
+)
 # The parts of a lab with OpenShift.
 OPENSHIFT = ("openshift", "olm", "machines")
 KNOWN = {part.name: part for part in _ALL}
+
+
+def of_openshift(release: str | None, platform: str | None) -> tuple[str, ...]:
+    """Return the parts that an OpenShift release on a platform needs; nothing if neither is given."""
+    needed = OPENSHIFT if release or platform else ()
+    return (*needed, VSphere.name) if platform == "VSphere" else needed
 
 
 def of(lab: Lab, more: Iterable[str] = ()) -> list[LabPart]:

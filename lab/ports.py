@@ -50,6 +50,13 @@ OFFSETS = {
     "registry-tls-proxy": 35,
     "toxiproxy": 36,
     "nls": 37,
+    "vcenter": 38,
+    "esxi": 39,
+    "images": 7,
+    "machine-controller": 8,
+    "machine-controller-metrics": 9,
+    "machineset": 18,
+    "machineset-metrics": 19,
 }
 
 

@@ -63,6 +63,7 @@ _GPU_OPERATOR = "github.com/NVIDIA/gpu-operator"
 _NFD = "sigs.k8s.io/node-feature-discovery"
 _DEVICE_PLUGIN = "github.com/NVIDIA/k8s-device-plugin/cmd"
 _VERSION = "k8s.io/component-base/version"
+_MACHINE_API = "github.com/openshift/machine-api-operator/cmd"
 
 
 def _gpu_operator(version: str) -> Tool:
@@ -175,6 +176,18 @@ TOOLS: dict[str, Tool] = {
             ),
             edits=edits.NFD_OPERATOR,
         ),
+        # OpenShift's Machine API for vSphere, with the CRDs of its IP addresses.
+        _pinned(
+            "machine-api",
+            f"{_MACHINE_API}/vsphere",
+            420,
+            program="machine-controller-vsphere",
+            beside=(f"{_MACHINE_API}/machineset", f"{_MACHINE_API}/nodelink-controller"),
+            copies=(Copy("sigs.k8s.io/cluster-api", "config/crd/bases", "crds"),),
+        ),
+        # The simulator of a vCenter, and the command-line client of vCenters.
+        Tool("vcsim", LAB / "vcsim", ".", "vcsim", 40),
+        Tool("govc", LAB / "pins" / "govc", ".", "govc", 60),
         # NVIDIA's own agents, the NVML library that they load, and the program that simulates their node.
         _pinned(
             "nvidia-agents",
@@ -203,6 +216,7 @@ _ON_REQUEST: dict[str, tuple[str, ...]] = {
     "registry": ("registry",),
     "toxiproxy": ("toxiproxy",),
     "olm": (*_OLDER_TOOLS, "olm", "cluster-nfd-operator"),
+    "vsphere": ("machine-api", "vcsim", "govc"),
     "agents": ("nvidia-agents", "mig-parted", "nvml", "host"),
 }
 PARTS: dict[str, tuple[str, ...]] = {

@@ -9,7 +9,7 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from tests import reporter
 from tests.labs import RUN, Lab, build_lab, forget_saved, own_lab
 from tests.programs import BUILD, REPO, tree_copy
 from tests.scheduling import LabScheduling, files_left_out, machine_slot
+
+if TYPE_CHECKING:
+    from tests.helpers.vcenter import VCenter
 
 # In the environment, so that the processes that run tests in parallel draw the same tests.
 SEED = int(os.environ.setdefault("ACCEL_GPU_SEED", str(random.SystemRandom().randrange(2**32))))
@@ -121,3 +124,12 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         build_lab()
     with own_lab("test") as lab:
         yield lab
+
+
+@pytest.fixture
+def vcenter(tmp_path: Path) -> Iterator[VCenter]:
+    """A vCenter without Kubernetes, with the lab's default hosts and no virtual machines."""
+    from tests.helpers.vcenter import start_vcenter
+
+    with start_vcenter(tmp_path / "vcenter") as started:
+        yield started

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..api import Object
-from ..openshift.objects import FAILURE_DOMAINS, INFRASTRUCTURE, REGIONS, VCENTER
+from ..openshift.objects import FAILURE_DOMAINS, INFRASTRUCTURE, REGIONS
+from ..vsphere.images import template
 
 NAMESPACE = "openshift-machine-api"
 MACHINE_SETS = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machinesets"
@@ -119,12 +120,12 @@ def provider_spec(platform: str, zone: str) -> dict[str, Any]:
         "numCPUs": 4,
         "numCoresPerSocket": 4,
         "snapshot": "",
-        "template": f"{name}-rhcos-dc1-{zone}",
+        "template": template(zone),
         "workspace": {
             "datacenter": topology["datacenter"],
             "datastore": topology["datastore"],
             "folder": topology["folder"],
             "resourcePool": topology["resourcePool"],
-            "server": VCENTER["server"],
+            "server": FAILURE_DOMAINS[zone]["server"],
         },
     }

@@ -21,6 +21,9 @@ from .machine_sets import MACHINE_SETS, machine_sets
 
 _READY_SECONDS = 120.0
 _TIMES = ("create-seconds", "boot-seconds")
+# On this platform, OpenShift's own controllers create the machines (lab/vsphere).
+VSPHERE = "VSphere"
+_ON_VSPHERE = ("never-joins", "paused", "autoscaler-paused")
 
 
 class MachineApi(LabPart):
@@ -76,6 +79,8 @@ class MachineApi(LabPart):
         """Reject a fault with a value, or of a MachineSet that does not exist."""
         if fault.value is not None:
             raise LabError(f"the fault '{fault.name}' accepts no value")
+        if _release(lab)[1] == VSPHERE and fault.name.partition(".")[2] not in _ON_VSPHERE:
+            raise LabError(f"the fault '{fault.name}' is not available on vSphere: use those of the cloud 'vsphere'")
         if fault.group is not None and fault.name.endswith("paused"):
             raise LabError(f"the fault '{fault.name}' is not that of a MachineSet: omit --group")
         if fault.group is not None and Api(lab).get(f"{MACHINE_SETS}/{fault.group}") is None:
@@ -83,7 +88,7 @@ class MachineApi(LabPart):
 
     def serve(self, lab: Lab) -> None:
         """Replace this process with the simulator."""
-        release, _platform = _release(lab)
+        release, platform = _release(lab)
         scale = [one for one in lab.state().get("sim_options", ()) if one.startswith("--time-scale")]
         program = str(tool("sim") / "sim")
         arguments = [
@@ -93,6 +98,7 @@ class MachineApi(LabPart):
             f"--release={release.minor}",
             f"--cloud={self.folder(lab) / 'cloud.json'}",
             f"--settings={lab.clouds / 'switches.json'}",
+            *([f"--virtual-machines={lab.clouds / 'vsphere' / 'machines.json'}"] if platform == VSPHERE else []),
             f"--health=127.0.0.1:{lab.ports()['machines']}",
             *scale,
         ]

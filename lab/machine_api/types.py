@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The instance types of OpenShift's platforms, and the file with the nodes that they become: `lab/fleets/machine_types.yaml`."""
+"""The instance types of OpenShift's platforms (`lab/fleets/machine_types.yaml`), and the file with the nodes that machines become."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from ..nodes import CLOUD_LABEL
 from ..openshift.objects import FAILURE_DOMAINS, PLATFORMS, REGIONS
 from ..openshift.releases import Release
 from ..systems import SYSTEMS
+from ..vsphere.inventory import MANAGER_VERSION, models
 
 FILE = LAB / "fleets" / "machine_types.yaml"
 CLOUD = "machines"
 _NOT_HARDWARE = ("name", "count", "labels", "taints", "os")
+# The largest number of vGPUs of a virtual machine in the lab.
+_VGPUS = 8
 _MEBIBYTES = {"Mi": 1, "Gi": 1 << 10, "Ti": 1 << 20}
 
 
@@ -44,12 +47,24 @@ def load(path: Path = FILE) -> dict[str, dict[str, fleet.Group]]:
 
 def cloud(platform: str, release: Release, kubelet_port: int) -> dict[str, Any]:
     """Return the content of the file that the simulator reads: the node of each type, and the zones."""
+    machines = virtual_machines() if platform == "VSphere" else load()[platform]
     return {
         "platform": platform,
         "region": REGIONS.get(platform, "dc1"),
         "zones": {name: domain["topology"]["resourcePool"] for name, domain in FAILURE_DOMAINS.items()},
-        "types": {name: _type(group, release, kubelet_port) for name, group in load()[platform].items()},
+        "types": {name: _type(group, release, kubelet_port) for name, group in machines.items()},
     }
+
+
+def virtual_machines() -> dict[str, fleet.Group]:
+    """Return the virtual machine without GPUs, and those with vGPUs by profile and number: `grid_a100-10cx2`."""
+    size: dict[str, Any] = {"cpus": 4, "memory": "16Gi", "machine": "VMware7,1"}
+    machines = {"": fleet.Group("vm", 0, **size)}
+    for profile, model in models():
+        vgpu = {"host_driver": MANAGER_VERSION, "profile": profile.partition("_")[2].upper()}
+        for count in range(1, _VGPUS + 1):
+            machines[f"{profile}x{count}"] = fleet.Group("vm", 0, model=model, gpus=count, vgpu=vgpu, **size)
+    return machines
 
 
 def mebibytes(memory: str) -> int:

@@ -21,6 +21,7 @@ FILES = (
     "config/v1/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
     "config/v1/0000_03_config-operator_01_proxies.crd.yaml",
     "config/v1/0000_03_marketplace_01_operatorhubs.crd.yaml",
+    "config/v1/0000_10_config-operator_01_dnses.crd.yaml",
     "config/v1/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
     "config/v1/0000_10_config-operator_01_imagetagmirrorsets.crd.yaml",
     "config/v1/0000_10_config-operator_01_infrastructures-Default.crd.yaml",

@@ -11,6 +11,7 @@ from typing import Any
 from ..api import Api, Object, in_parallel
 from ..layout import Lab
 from ..systems import SYSTEMS
+from ..vsphere.inventory import DATACENTER, MACHINES_FOLDER, NETWORK, VCENTER
 from .constraints import security_context_constraints
 from .releases import Release
 
@@ -59,6 +60,7 @@ def objects(lab: Lab, release: Release, platform: str) -> Iterator[tuple[str, Ob
     yield _config("ClusterVersion", "version", *_cluster_version(lab, release, image))
     yield _config("Infrastructure", "cluster", *_infrastructure(lab, platform))
     yield _config("Proxy", "cluster", {"trustedCA": {"name": ""}}, {})
+    yield _config("DNS", "cluster", {"baseDomain": "prod.example.com"}, {})
     for name, text in {"machine-api": "openshift-machine-api", "cluster-autoscaler": "openshift-machine-api"}.items():
         yield _config("ClusterOperator", name, {}, _cluster_operator(release, text))
     for role in ("master", "worker"):
@@ -88,7 +90,7 @@ def _namespace(name: str) -> Object:
 
 
 def _config(kind: str, name: str, spec: Object, status: Object) -> tuple[str, Object]:
-    plural = {"Proxy": "proxies", "Infrastructure": "infrastructures"}.get(kind, f"{kind.lower()}s")
+    plural = {"Proxy": "proxies", "DNS": "dnses"}.get(kind, f"{kind.lower()}s")
     body = {
         "apiVersion": "config.openshift.io/v1",
         "kind": kind,
@@ -136,7 +138,9 @@ def _infrastructure(lab: Lab, platform: str) -> tuple[Object, Object]:
     }
     spec: Object = {"cloudConfig": {"name": ""}, "platformSpec": {"type": platform}}
     if platform == "VSphere":
-        spec["platformSpec"]["vsphere"] = {"vcenters": [VCENTER], "failureDomains": list(FAILURE_DOMAINS.values())}
+        spec["cloudConfig"] = dict(CLOUD_CONFIG)
+        vcenter = {"server": VCENTER, "port": lab.ports()["vcenter"], "datacenters": [DATACENTER]}
+        spec["platformSpec"]["vsphere"] = {"vcenters": [vcenter], "failureDomains": list(FAILURE_DOMAINS.values())}
     server = f"https://127.0.0.1:{lab.ports()['kube-apiserver']}"
     status: Object = {
         "apiServerURL": server,
@@ -152,21 +156,22 @@ def _infrastructure(lab: Lab, platform: str) -> tuple[Object, Object]:
     return spec, status
 
 
-VCENTER = {"server": "vcenter.example.com", "port": 443, "datacenters": ["DC1"]}
+# The ConfigMap in openshift-config, and its key, with the address of the vCenter.
+CLOUD_CONFIG = {"name": "cloud-provider-config", "key": "config"}
 # The failure domains of the vSphere platform by name: zones of one region.
 FAILURE_DOMAINS: dict[str, Object] = {
     f"zone-{letter}": {
         "name": f"zone-{letter}",
         "region": "dc1",
         "zone": f"zone-{letter}",
-        "server": VCENTER["server"],
+        "server": VCENTER,
         "topology": {
-            "datacenter": "DC1",
-            "computeCluster": f"/DC1/host/cluster-{letter}",
-            "datastore": f"/DC1/datastore/vsan-{letter}",
-            "networks": ["VM Network"],
-            "resourcePool": f"/DC1/host/cluster-{letter}/Resources",
-            "folder": "/DC1/vm/openshift",
+            "datacenter": DATACENTER,
+            "computeCluster": f"/{DATACENTER}/host/cluster-{letter}",
+            "datastore": f"/{DATACENTER}/datastore/vsan-{letter}",
+            "networks": [NETWORK],
+            "resourcePool": f"/{DATACENTER}/host/cluster-{letter}/Resources",
+            "folder": MACHINES_FOLDER,
         },
     }
     for letter in "ab"

@@ -27,6 +27,7 @@ func runMachines(arguments []string) error {
 	release := flags.String("release", "4.18", "OpenShift release whose autoscaler is simulated")
 	cloud := flags.String("cloud", "", "JSON file with the platform and the hardware of its instance types")
 	settings := flags.String("settings", "", "JSON file with the faults and settings of the lab's clouds")
+	virtual := flags.String("virtual-machines", "", "JSON file with the virtual machines of the simulated vCenter (default: machines are simulated)")
 	health := flags.String("health", "", "address that serves /healthz when the caches are synced")
 	workers := flags.Int("workers", 8, "number of machines that are reconciled in parallel")
 	klog.InitFlags(flags)
@@ -48,7 +49,7 @@ func runMachines(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	simulator, err := machines.New(config, machines.Options{Scale: *scale, Cloud: loaded, Rules: rules, Settings: *settings, Workers: *workers})
+	simulator, err := machines.New(config, machines.Options{Scale: *scale, Cloud: loaded, Rules: rules, Settings: *settings, VirtualMachines: *virtual, Workers: *workers})
 	if err != nil {
 		return err
 	}

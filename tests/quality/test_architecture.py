@@ -25,6 +25,7 @@ ROOMS = (
     "core",
     "kube",
     "registry",
+    "vsphere",
     "sharing_modes",
     "schema",
     "pools",

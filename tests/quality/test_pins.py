@@ -13,7 +13,7 @@ _REQUIRED = re.compile(r"^(?:require )?\s*(\S+) (v\S+)(?: // indirect)?$", re.MU
 _REPLACED = re.compile(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)$", re.MULTILINE)
 # Each operator needs the Kubernetes libraries of its release, and process-compose shares almost nothing. NVIDIA's
 # agents must be those of the release, and packages with cgo are compiled separately in any case. OLM's registry needs newer
-# libraries than Kubernetes, and OpenShift's NFD operator older ones.
+# libraries than Kubernetes, and OpenShift's NFD operator and Machine API older ones. The vCenter's simulator and client share almost nothing.
 _KUBERNETES = ("k8s.io/", "sigs.k8s.io/")
 APART = {
     "gpu-operator": _KUBERNETES,
@@ -23,6 +23,9 @@ APART = {
     "mig-parted": ("",),
     "olm": ("",),
     "cluster-nfd-operator": ("",),
+    "machine-api": ("",),
+    "govc": ("",),
+    "vcsim": ("",),
 }
 # The compilation of the others waits for Kubernetes' own libraries.
 SHARED = ("k8s.io/", "golang.org/x/", "google.golang.org/")

@@ -16,8 +16,8 @@ import (
 type Cloud struct {
 	// Platform is the platform of the Infrastructure: AWS, Azure, GCP or VSphere.
 	Platform string `json:"platform"`
-	// Types contains the hardware by instance type, or by template on vSphere. GCP's GPUs are part of the key:
-	// n1-standard-4+nvidia-tesla-t4x1.
+	// Types contains the hardware by instance type. GCP's GPUs are part of the key: n1-standard-4+nvidia-tesla-t4x1. On vSphere the key is the
+	// profile and the number of the vGPUs, grid_a100-10cx2, or nothing.
 	Types map[string]Type `json:"types"`
 	// Zones contains vSphere's failure domains: the resource pool of each zone.
 	Zones map[string]string `json:"zones"`
@@ -73,30 +73,14 @@ func (c *Cloud) instance(provider map[string]any) (instance, error) {
 		}
 		unknown = "error launching instance: Invalid value for field 'resource.machineType': '%s'. The referenced resource does not exist."
 	default:
-		found.name, found.zone = text(provider, "template"), c.zone(text(provider, "workspace", "resourcePool"))
-		unknown = "unable to get resource template %q: template not found, specified value might be wrong"
+		return found, fmt.Errorf("the machines of the platform %s are not simulated", c.Platform)
 	}
 	kind, known := c.Types[found.name]
 	if !known {
 		return found, fmt.Errorf(unknown, found.name)
 	}
 	found.Type = kind
-	if c.Platform == "VSphere" {
-		found.CPUs, found.MemoryMiB = number(provider["numCPUs"]), number(provider["memoryMiB"])
-		if found.CPUs < 1 || found.MemoryMiB < 1 {
-			return found, fmt.Errorf("numCPUs and memoryMiB must be at least 2 and 2048")
-		}
-	}
 	return found, nil
-}
-
-func (c *Cloud) zone(pool string) string {
-	for zone, of := range c.Zones {
-		if of == pool {
-			return zone
-		}
-	}
-	return ""
 }
 
 // providerID returns the id of an instance, as the cloud's controller manager writes it to the node.
@@ -106,10 +90,8 @@ func (c *Cloud) providerID(machine, uid string, in instance) string {
 		return fmt.Sprintf("aws:///%s/i-0%s", in.zone, strings.ReplaceAll(uid, "-", "")[:16])
 	case "Azure":
 		return "azure:///subscriptions/lab/resourceGroups/lab-rg/providers/Microsoft.Compute/virtualMachines/" + machine
-	case "GCP":
-		return fmt.Sprintf("gce://lab/%s/%s", in.zone, machine)
 	}
-	return "vsphere://" + uid
+	return fmt.Sprintf("gce://lab/%s/%s", in.zone, machine)
 }
 
 // nodeName returns the name of the node of a machine.

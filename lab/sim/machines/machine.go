@@ -46,15 +46,13 @@ var (
 	quotaMessages = map[string]string{
 		"AWS": "error launching instance: You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the" +
 			" specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.",
-		"Azure":   "failed to reconcile machine: Operation could not be completed as it results in exceeding approved standardNCASv3Family Cores quota.",
-		"GCP":     "error launching instance: Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 0.0 in region.",
-		"VSphere": "error launching instance: The quota of the resource pool is exceeded",
+		"Azure": "failed to reconcile machine: Operation could not be completed as it results in exceeding approved standardNCASv3Family Cores quota.",
+		"GCP":   "error launching instance: Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 0.0 in region.",
 	}
 	capacityMessages = map[string]string{
-		"AWS":     "error creating EC2 instance: InsufficientInstanceCapacity: We currently do not have sufficient capacity in the Availability Zone you requested.",
-		"Azure":   "failed to reconcile machine: AllocationFailed: Allocation failed. We do not have sufficient capacity for the requested VM size in this zone.",
-		"GCP":     "error launching instance: ZONE_RESOURCE_POOL_EXHAUSTED: The zone does not have enough resources available to fulfill the request.",
-		"VSphere": "task failed: The amount of graphics resource available in the parent resource pool is insufficient for the operation.",
+		"AWS":   "error creating EC2 instance: InsufficientInstanceCapacity: We currently do not have sufficient capacity in the Availability Zone you requested.",
+		"Azure": "failed to reconcile machine: AllocationFailed: Allocation failed. We do not have sufficient capacity for the requested VM size in this zone.",
+		"GCP":   "error launching instance: ZONE_RESOURCE_POOL_EXHAUSTED: The zone does not have enough resources available to fulfill the request.",
 	}
 )
 
@@ -143,10 +141,7 @@ func (s *Simulator) create(ctx context.Context, machine *machineapi.Machine, set
 	}
 	s.events.record(ctx, reference(machine), "machine-controller", corev1.EventTypeNormal, "Create", "Created Machine "+machine.Name)
 	joins := time.Now().Add(s.scaled(settings.seconds("boot-seconds", bootTime)))
-	labels := object{"machine.openshift.io/instance-type": nil, "machine.openshift.io/region": found.region, "machine.openshift.io/zone": found.zone}
-	if s.options.Cloud.Platform != "VSphere" {
-		labels["machine.openshift.io/instance-type"] = found.name
-	}
+	labels := object{"machine.openshift.io/instance-type": found.name, "machine.openshift.io/region": found.region, "machine.openshift.io/zone": found.zone}
 	return s.patch(ctx, machineapi.Machines, machine.Name, object{
 		"metadata": object{"labels": labels, "annotations": object{stateAnnotation: "running", joinsAnnotation: strconv.FormatInt(joins.UnixMilli(), 10)}},
 		"spec":     object{"providerID": s.options.Cloud.providerID(machine.Name, string(machine.UID), found)},

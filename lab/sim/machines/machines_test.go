@@ -4,6 +4,8 @@
 package machines
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -49,7 +51,7 @@ func TestDeletePolicy(t *testing.T) {
 }
 
 func TestInstances(t *testing.T) {
-	types := map[string]Type{"g4dn.xlarge": {CPUs: 4}, "n1-standard-4+nvidia-tesla-t4x1": {CPUs: 4, GPUs: 1}, "Standard_D4s_v5": {CPUs: 4}, "rhcos-t4": {CPUs: 8}}
+	types := map[string]Type{"g4dn.xlarge": {CPUs: 4}, "n1-standard-4+nvidia-tesla-t4x1": {CPUs: 4, GPUs: 1}, "Standard_D4s_v5": {CPUs: 4}}
 	for _, test := range []struct {
 		platform string
 		provider map[string]any
@@ -63,17 +65,12 @@ func TestInstances(t *testing.T) {
 		{"Azure", object{"vmSize": "Standard_D4s_v5", "zone": "2", "location": "eastus"}, "Standard_D4s_v5", "eastus-2", false},
 		{"GCP", object{"machineType": "n1-standard-4", "zone": "us-central1-a", "gpus": []any{object{"count": int64(1), "type": "nvidia-tesla-t4"}}}, "n1-standard-4+nvidia-tesla-t4x1", "us-central1-a", false},
 		{"GCP", object{"machineType": "n1-standard-4", "zone": "us-central1-a"}, "", "", true},
-		{"VSphere", object{"template": "rhcos-t4", "numCPUs": int64(6), "memoryMiB": int64(2048), "workspace": object{"resourcePool": "/a"}}, "rhcos-t4", "zone-a", false},
-		{"VSphere", object{"template": "rhcos-t4"}, "", "", true},
-		{"VSphere", object{"template": "gone", "numCPUs": int64(6), "memoryMiB": int64(2048)}, "", "", true},
+		{"VSphere", object{"template": "rhcos"}, "", "", true},
 	} {
-		cloud := &Cloud{Platform: test.platform, Types: types, Zones: map[string]string{"zone-a": "/a"}}
+		cloud := &Cloud{Platform: test.platform, Types: types}
 		found, err := cloud.instance(test.provider)
 		if (err != nil) != test.fails || (err == nil && (found.name != test.name || found.zone != test.zone)) {
 			t.Errorf("%s %v: %s in %s, %v", test.platform, test.provider, found.name, found.zone, err)
-		}
-		if err == nil && test.platform == "VSphere" && found.CPUs != 6 {
-			t.Errorf("%d CPUs", found.CPUs)
 		}
 	}
 }
@@ -87,5 +84,41 @@ func TestConditionsKeepTheirTransitionTime(t *testing.T) {
 	}
 	if changed := setCondition(before, "Drained", "True", "", ""); changed[0].LastTransitionTime == before[0].LastTransitionTime || changed[0].Severity != "" {
 		t.Errorf("%+v", changed)
+	}
+}
+
+const savedMachines = `[
+ {"name": "m1", "pool": "/DC1/host/a/Resources/gpu", "running": true, "config": {"uuid": "421A", "hardware": {"numCPU": 6, "memoryMB": 2048, "device": [
+  {"key": 1}, {"backing": {"vgpu": "grid_a100-10c"}}, {"backing": {"vgpu": "grid_a100-10c"}}]},
+  "extraConfig": [{"key": "guestinfo.hostname", "value": {"_typeName": "string", "_value": "worker-1"}}]}},
+ {"name": "m2", "pool": "/DC1/host/ab/Resources", "running": true, "config": {"uuid": "421B", "hardware": {"numCPU": 4, "memoryMB": 1024},
+  "extraConfig": [{"key": "guestinfo.hostname", "value": "worker-2"}]}},
+ {"name": "m3", "running": true, "config": {"hardware": {"device": [{"backing": {"vgpu": "unknown-1c"}}]}}}]`
+
+func TestVirtualMachines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "machines.json")
+	center := newVCenter(path)
+	if all, err := center.read(); err != nil || len(all) != 0 {
+		t.Error(all, err)
+	}
+	if err := os.WriteFile(path, []byte(savedMachines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := center.read()
+	if err != nil || len(all) != 3 {
+		t.Fatal(all, err)
+	}
+	cloud := &Cloud{Types: map[string]Type{"": {}, "grid_a100-10cx2": {GPUs: 2}}, Zones: map[string]string{"zone-a": "/DC1/host/a/Resources"}}
+	for number, want := range []struct {
+		host, id, zone string
+		gpus, cpus     int64
+	}{{"worker-1", "vsphere://421a", "zone-a", 2, 6}, {"worker-2", "vsphere://421b", "", 0, 4}} {
+		found, err := cloud.instanceOf(&all[number])
+		if err != nil || all[number].hostname() != want.host || all[number].providerID() != want.id || found.zone != want.zone || found.GPUs != want.gpus || found.CPUs != want.cpus {
+			t.Errorf("%+v, %v", found, err)
+		}
+	}
+	if _, err := cloud.instanceOf(&all[2]); err == nil || all[2].hostname() != "" {
+		t.Error("an unknown profile has a node")
 	}
 }

@@ -187,23 +187,19 @@ func (s *Simulator) updateSetStatus(ctx context.Context, set *machineapi.Machine
 	return s.patch(ctx, machineapi.MachineSets, set.Name, object{"status": body}, "status")
 }
 
-// annotateCapacity writes the old capacity annotations, as the provider's MachineSet controller does at each reconciliation:
-// on vSphere from the providerSpec and without GPUs, otherwise from the instance type, of which it must be known.
+// annotateCapacity writes the old capacity annotations, as the provider's MachineSet controller does at each reconciliation, from the
+// instance type, which must be known.
 func (s *Simulator) annotateCapacity(ctx context.Context, set *machineapi.MachineSet) error {
 	wanted := map[string]string{}
 	cloud, provider := s.options.Cloud, set.Spec.Template.Spec.ProviderSpec.Value
-	if cloud.Platform == "VSphere" {
-		wanted["vCPU"], wanted["memoryMb"] = strconv.FormatInt(number(provider["numCPUs"]), 10), strconv.FormatInt(number(provider["memoryMiB"]), 10)
-	} else {
-		found, err := cloud.instance(provider)
-		if err != nil {
-			s.events.record(ctx, reference(set), "machineset-controller", corev1.EventTypeWarning, "FailedUpdate",
-				"Failed to set autoscaling from zero annotations, instance type unknown")
-			return nil
-		}
-		wanted["vCPU"], wanted["memoryMb"] = strconv.FormatInt(found.CPUs, 10), strconv.FormatInt(found.MemoryMiB, 10)
-		wanted["GPU"] = strconv.FormatInt(found.GPUs, 10)
+	found, err := cloud.instance(provider)
+	if err != nil {
+		s.events.record(ctx, reference(set), "machineset-controller", corev1.EventTypeWarning, "FailedUpdate",
+			"Failed to set autoscaling from zero annotations, instance type unknown")
+		return nil
 	}
+	wanted["vCPU"], wanted["memoryMb"] = strconv.FormatInt(found.CPUs, 10), strconv.FormatInt(found.MemoryMiB, 10)
+	wanted["GPU"] = strconv.FormatInt(found.GPUs, 10)
 	changed := object{}
 	for key, value := range wanted {
 		if key = autoscaler.OldPrefix + key; set.Annotations[key] != value {

@@ -110,7 +110,7 @@ func (s *Simulator) newNode(machine *machineapi.Machine, found instance) *corev1
 	if found.zone != "" {
 		node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelTopologyRegion] = found.zone, found.region
 	}
-	if s.options.Cloud.Platform != "VSphere" {
+	if s.options.VirtualMachines == "" { // VMs have no types
 		node.Labels[corev1.LabelInstanceTypeStable] = found.name
 	}
 	// The kubelet registers as not ready; with this fault, the node remains so until it has its labels and taints.

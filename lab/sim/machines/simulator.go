@@ -41,6 +41,9 @@ type Options struct {
 	Rules autoscaler.Rules
 	// Settings is the file with the faults and settings of the lab's clouds.
 	Settings string
+	// VirtualMachines is the file with the virtual machines of a simulated vCenter. With it, OpenShift's own controllers create Machines and
+	// VMs, and the simulator only makes nodes of the VMs and runs the autoscaler.
+	VirtualMachines string
 	// Workers is the number of machines that are reconciled in parallel.
 	Workers int
 }
@@ -61,6 +64,7 @@ type Simulator struct {
 	// rejected is when the API server rejected the labels of a Machine.
 	rejected map[types.UID]time.Time
 	scaler   *scaler
+	vcenter  *vCenter
 }
 
 // New creates a simulator; Run starts it.
@@ -78,7 +82,7 @@ func New(config *rest.Config, options Options) (*Simulator, error) {
 	}
 	s := &Simulator{options: options, core: core, dynamic: dyn, events: newEvents(core), changed: make(chan struct{}, 1), expected: map[string]map[string]bool{},
 		rejected: map[types.UID]time.Time{}}
-	s.scaler = newScaler(s)
+	s.scaler, s.vcenter = newScaler(s), newVCenter(options.VirtualMachines)
 	return s, s.watch()
 }
 
@@ -186,6 +190,10 @@ func (s *Simulator) reconcile(ctx context.Context) {
 	}
 	for _, object := range s.scalers.GetStore().List() {
 		s.report(ctx, s.reconcileScaler(ctx, object.(*machineapi.MachineAutoscaler)))
+	}
+	if s.options.VirtualMachines != "" {
+		s.report(ctx, s.reconcileVirtualMachines(ctx, settings))
+		return
 	}
 	work := make(chan *machineapi.Machine)
 	var workers sync.WaitGroup

@@ -40,6 +40,7 @@ from ..schema.cluster import helm_fields, installer_of, olm_fields
 from ..schema.driver import VGPU_TYPE, driver_of_values, module_type_problem
 from ..schema.pool import POOLS, member_name
 from ..schema.providers import (
+    MACHINESET,
     MAX_NODE_COUNT,
     MIN_NODE_COUNT,
     NODE_COUNT,
@@ -47,6 +48,8 @@ from ..schema.providers import (
     NODE_TAINTS,
     PROVIDERS,
     SPEC_PATHS,
+    VSPHERE_CONNECTION,
+    VSPHERE_TEMPLATE,
 )
 from ..schema.validation_programs import PROGRAMS
 from ..schema.validators import DrainOptions, is_bare_chart, resolve_match
@@ -71,6 +74,7 @@ from .plan import (
     Provides,
     Registration,
     ValidationPlan,
+    VspherePlan,
     future_node,
     rollout_plan,
 )
@@ -116,17 +120,19 @@ def nodegroup_plan(pool: Object, cloud: CloudPlan | None) -> NodeGroupPlan | Non
     name, zones = nodes.get("name") or pool["name"], tuple(nodes.get("zones") or ())
     count, low, high = nodes.get("count", scale.get("min", 0)), scale.get("min"), scale.get("max")
     gpus = definition.flavor_gpus(nodes["flavor"]) if "flavor" in nodes else None
+    vgpu = pool.get("vgpu")
     return NodeGroupPlan(
         name=name,
         group_label=cloud.nodegroup_label,
-        flavor=nodes.get("flavor") or nodes[definition.flavor_instead],
+        flavor=nodes.get("flavor")
+        or (f"{vgpu['count']} x {vgpu['profile']}" if vgpu else nodes[definition.flavor_instead]),
         node_count=count,
         min_node_count=low,
         max_node_count=high,
         settings={key: nodes[key] for key in ("recreate", *definition.nodes_fields) if key in nodes and key != "zones"},
         zones=zones,
         members=_members(name, zones, count, low, high),
-        flavor_gpus=gpus.count if gpus else None,
+        flavor_gpus=vgpu["count"] if vgpu else gpus.count if gpus else None,
         priority=scale.get("priority"),
     )
 
@@ -170,7 +176,7 @@ def _group(cloud: CloudPlan, pool: PoolPlan, group: NodeGroupPlan, member: NodeG
     return {
         "name": member.name,
         # A setting that replaces the flavor is one of the provider's own settings.
-        **({} if definition.flavor_instead in group.settings else {"flavor": group.flavor}),
+        **({} if pool.vgpu or definition.flavor_instead in group.settings else {"flavor": group.flavor}),
         NODE_COUNT: member.node_count,
         **scale,
         **group.settings,
@@ -189,6 +195,25 @@ def _future_node_settings(pool: PoolPlan, labels: Object) -> Object:
     if node.resources is not None:
         capacity["resources"] = dict(node.resources)
     return {"capacity": capacity}
+
+
+def vsphere_plan(cluster: Object, pools: t.Iterable[PoolPlan]) -> VspherePlan | None:
+    """The templates for the pools with vGPUs of a valid gpu_cluster: one for each node group; None without such a pool."""
+    settings = get_nested(cluster, "cloud", MACHINESET.key, "vsphere") or {}
+    options = {key: settings[key] for key in VSPHERE_TEMPLATE if settings.get(key) is not None}
+    templates = tuple(
+        {
+            "name": member.name,
+            **{key: value for key, value in pool.vgpu.items() if value is not None},
+            **({"failure_domain": member.zone} if member.zone else {}),
+            **options,
+        }
+        for pool in pools
+        if pool.vgpu and pool.nodegroup
+        for member in pool.nodegroup.members
+    )
+    connection = {key: settings[key] for key in VSPHERE_CONNECTION if settings.get(key) is not None}
+    return VspherePlan(connection, templates, bool(settings.get("narrow_boot_images"))) if templates else None
 
 
 def with_node_counts(
@@ -318,6 +343,7 @@ def derive(cluster: t.Any, defaults: t.Any, pools: t.Any) -> Plan:
         validation=_validation(settings["validation"], operator),
         pools=planned,
         nodegroups=nodegroups_option(cloud, planned),
+        vsphere=vsphere_plan(settings, planned),
         drain_options=DrainOptions.most_careful([pool.rollout.drain_options for pool in planned if pool.nodegroup]),
         provides=Provides(
             namespaces=tuple(dict.fromkeys((nfd["namespace"], operator["namespace"]))),

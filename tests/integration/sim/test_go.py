@@ -10,14 +10,21 @@ from lab import toolchains
 from lab.layout import LAB
 from tests.programs import run
 
-SIM = LAB / "sim"
+
+def vet_and_test(folder: str) -> None:
+    go = toolchains.find_go().program
+    for words in (("vet", "-trimpath"), ("test", "-trimpath", "-vet=off")):
+        run(go, *words, "./...", cwd=LAB / folder, env=toolchains.go_environment())
 
 
 @pytest.mark.usual(40)
 def test_rules_and_agents() -> None:
-    go = toolchains.find_go().program
-    for words in (("vet", "-trimpath"), ("test", "-trimpath", "-vet=off")):
-        run(go, *words, "./...", cwd=SIM, env=toolchains.go_environment())
+    vet_and_test("sim")
+
+
+@pytest.mark.usual(30)
+def test_vcsim() -> None:
+    vet_and_test("vcsim")
 
 
 @pytest.mark.usual(10)
@@ -25,7 +32,7 @@ def test_host() -> None:
     run(toolchains.find_go().program, "vet", "-trimpath", "./...", cwd=LAB / "host", env=toolchains.go_environment())
 
 
-@pytest.mark.parametrize("folder", ["host", "nvml", "sim"])
+@pytest.mark.parametrize("folder", ["host", "nvml", "sim", "vcsim"])
 def test_format(folder: str) -> None:
     gofmt = toolchains.find_go().program.with_name("gofmt")
     program = gofmt if gofmt.exists() else "gofmt"

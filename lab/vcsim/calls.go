@@ -1,0 +1,101 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package main
+
+import (
+	"encoding/json"
+	"log"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// call is one call that changes something.
+type call struct {
+	Method string `json:"method"`
+	Type   string `json:"type"`
+	Object string `json:"object"`
+	Name   string `json:"name"`
+	User   string `json:"user"`
+}
+
+// callLog appends the calls that change something to a file, one JSON object per line.
+type callLog struct {
+	path  string
+	mutex sync.Mutex
+}
+
+// The beginnings of the names of methods that only read.
+var readers = []string{
+	"Cancel", "Check", "Continue", "Current", "Estimate", "Fetch", "Find", "Generate", "Get", "Has", "HttpNfcLeaseGet", "Is", "List", "Log", "Lookup",
+	"Parse", "Query", "Read", "Recommend", "Retrieve", "Rewind", "Search", "SessionIs", "Wait", "Xxx",
+	"CreateCollector", "CreateContainerView", "CreateDescriptor", "CreateFilter", "CreateImportSpec", "CreateInventoryView", "CreateListView",
+	"CreatePropertyCollector", "DestroyCollector", "DestroyProperty", "DestroyView", "ModifyListView", "ResetListView", "SetCollectorPageSize", "ValidateHost",
+}
+
+// mutates returns whether a method changes something; a login, a view and a filter of properties change only the session.
+func mutates(method string) bool {
+	return !slices.ContainsFunc(readers, func(start string) bool { return strings.HasPrefix(method, start) })
+}
+
+func (l *callLog) add(ctx *simulator.Context, method string, ref types.ManagedObjectReference) {
+	one := call{Method: method, Type: ref.Type, Object: ref.Value}
+	if entity, ok := ctx.Map.Get(ref).(mo.Entity); ok {
+		one.Name = entity.Entity().Name
+	}
+	if ctx.Session != nil {
+		one.User = ctx.Session.UserName
+	}
+	l.write(one)
+}
+
+func (l *callLog) write(one call) {
+	if l.path == "" {
+		return
+	}
+	line, err := json.Marshal(one)
+	if err != nil {
+		log.Println("vcsim:", err)
+		return
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	file, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		log.Println("vcsim:", err)
+		return
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Write(append(line, '\n')); err != nil {
+		log.Println("vcsim:", err)
+	}
+}
+
+// watchREST logs the requests of the REST API that change something, and answers 503 while the fault `unavailable` is injected.
+func (c *vCenter) watchREST(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, down := c.fault(unavailable); down {
+			http.Error(w, "503 Service Unavailable", http.StatusServiceUnavailable)
+			return
+		}
+		rest := strings.HasPrefix(r.URL.Path, "/rest/") || strings.HasPrefix(r.URL.Path, "/api/")
+		if rest && r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/session") && !readsREST(r.URL) {
+			c.calls.write(call{Method: r.Method, Type: "REST", Object: r.URL.RequestURI()})
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readsREST returns whether a POST only reads, such as ?~action=list-attached-tags.
+func readsREST(address *url.URL) bool {
+	action := address.Query().Get("~action") + address.Query().Get("action")
+	return strings.HasPrefix(action, "list") || strings.HasPrefix(action, "get") || strings.HasPrefix(action, "find")
+}

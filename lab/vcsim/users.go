@@ -1,0 +1,203 @@
+// GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+// SPDX-License-Identifier: GPL-3.0-or-later
+
+package main
+
+import (
+	"slices"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// user is an account. Without permissions it is an administrator.
+type user struct {
+	Password string `json:"password"`
+	// Permissions contains the privileges by the inventory path of an object, such as / or /DC1/vm/openshift. They also apply to all
+	// objects below it, unless a permission on an object in between replaces them.
+	Permissions map[string][]string `json:"permissions"`
+}
+
+func (c *vCenter) validLogin(req *types.Login) bool {
+	one, known := c.users.read()[req.UserName]
+	return known && one.Password == req.Password
+}
+
+// granted returns whether a user has a privilege on an object; objects that are not in the inventory count as its root.
+func (c *vCenter) granted(ctx *simulator.Context, name string, object types.ManagedObjectReference, privilege string) bool {
+	return slices.Contains(c.privilegesOn(ctx, name, object), privilege) || c.isAdministrator(name)
+}
+
+func (c *vCenter) isAdministrator(name string) bool {
+	one, known := c.users.read()[name]
+	return known && one.Permissions == nil || name == ""
+}
+
+// privilegesOn returns the privileges of a limited user on an object.
+func (c *vCenter) privilegesOn(ctx *simulator.Context, name string, object types.ManagedObjectReference) []string {
+	permissions := c.users.read()[name].Permissions
+	for _, path := range ancestors(ctx, object) {
+		if found, set := permissions[path]; set {
+			return found
+		}
+	}
+	return nil
+}
+
+// ancestors returns the inventory paths of an object and of the objects above it, in this order.
+func ancestors(ctx *simulator.Context, object types.ManagedObjectReference) []string {
+	var names []string
+	for ref := &object; ref != nil; {
+		entity, ok := ctx.Map.Get(*ref).(mo.Entity)
+		if !ok {
+			break
+		}
+		names = append(names, entity.Entity().Name)
+		ref = entity.Entity().Parent
+	}
+	paths := []string{"/"}
+	if len(names) == 0 {
+		return paths
+	}
+	path := ""
+	for _, name := range slices.Backward(names[:len(names)-1]) { // without the root
+		path += "/" + name
+		paths = append(paths, path)
+	}
+	slices.Reverse(paths)
+	return paths
+}
+
+// pathOf returns the inventory path of an object.
+func pathOf(ctx *simulator.Context, object types.ManagedObjectReference) string {
+	return ancestors(ctx, object)[0]
+}
+
+// The privileges that methods need on their object, from the vSphere API reference ("Required Privileges").
+var privileges = map[string][]string{
+	"ImportVApp":                {"VApp.Import", "Resource.AssignVMToPool"},
+	"CreateImportSpec":          {"VApp.Import"},
+	"MarkAsTemplate":            {"VirtualMachine.Provisioning.MarkAsTemplate"},
+	"MarkAsVirtualMachine":      {"VirtualMachine.Provisioning.MarkAsVM"},
+	"CloneVM_Task":              {"VirtualMachine.Provisioning.DeployTemplate"},
+	"UpgradeVM_Task":            {"VirtualMachine.Config.UpgradeVirtualHardware"},
+	"CreateSnapshot_Task":       {"VirtualMachine.State.CreateSnapshot"},
+	"RemoveAllSnapshots_Task":   {"VirtualMachine.State.RemoveSnapshot"},
+	"PowerOnVM_Task":            {"VirtualMachine.Interact.PowerOn"},
+	"PowerOffVM_Task":           {"VirtualMachine.Interact.PowerOff"},
+	"Destroy_Task":              {"VirtualMachine.Inventory.Delete"},
+	"Rename_Task":               {"VirtualMachine.Config.Rename"},
+	"MoveIntoFolder_Task":       {"VirtualMachine.Inventory.Move"},
+	"UpdateGraphicsConfig":      {"Host.Config.Settings"},
+	"FetchSoftwarePackages":     {"Host.Config.Image"},
+	"RestartService":            {"Host.Config.NetService"},
+	"RebootHost_Task":           {"Host.Config.Maintenance"},
+	"EnterMaintenanceMode_Task": {"Host.Config.Maintenance"},
+	"ExitMaintenanceMode_Task":  {"Host.Config.Maintenance"},
+	"UpdateOptions":             {"Global.Settings"},
+	"CreateFolder":              {"Folder.Create"},
+}
+
+// reconfigurePrivileges returns the privileges that a change of a VM needs.
+func reconfigurePrivileges(spec types.VirtualMachineConfigSpec) []string {
+	var found []string
+	for privilege, needed := range map[string]bool{
+		"VirtualMachine.Config.Rename":          spec.Name != "",
+		"VirtualMachine.Config.Annotation":      spec.Annotation != "",
+		"VirtualMachine.Config.AddRemoveDevice": len(spec.DeviceChange) > 0,
+		"VirtualMachine.Config.AdvancedConfig":  len(spec.ExtraConfig) > 0,
+		"VirtualMachine.Config.Resource":        spec.MemoryReservationLockedToMax != nil || spec.MemoryAllocation != nil,
+		"VirtualMachine.Config.Settings":        spec.Firmware != "" || spec.BootOptions != nil,
+		"VirtualMachine.Config.CPUCount":        spec.NumCPUs > 0,
+		"VirtualMachine.Config.Memory":          spec.MemoryMB > 0,
+	} {
+		if needed {
+			found = append(found, privilege)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// deny returns NoPermission for a call that the user may not make.
+func (c *vCenter) deny(ctx *simulator.Context, name string, method *simulator.Method) types.BaseMethodFault {
+	if ctx.Session == nil || c.isAdministrator(ctx.Session.UserName) {
+		return nil
+	}
+	object := c.entityOf(ctx, method.This)
+	wanted := privileges[name]
+	switch req := method.Body.(type) {
+	case *types.ReconfigVM_Task:
+		wanted = reconfigurePrivileges(req.Spec)
+	case *types.CreateImportSpec:
+		object = req.ResourcePool
+	case *types.PowerOnMultiVM_Task:
+		if len(req.Vm) > 0 {
+			object, wanted = req.Vm[0], privileges["PowerOnVM_Task"]
+		}
+	case *types.MoveIntoFolder_Task:
+		if len(req.List) > 0 {
+			object = req.List[0]
+		}
+	}
+	for _, one := range wanted {
+		if !c.granted(ctx, ctx.Session.UserName, object, one) {
+			return &types.NoPermission{Object: &object, PrivilegeId: one,
+				MissingPrivileges: []types.NoPermissionEntityPrivileges{{Entity: object, PrivilegeIds: []string{one}}}}
+		}
+	}
+	return nil
+}
+
+// entityOf returns the host of one of its managers, otherwise the object itself.
+func (c *vCenter) entityOf(ctx *simulator.Context, ref types.ManagedObjectReference) types.ManagedObjectReference {
+	switch manager := ctx.Map.Get(ref).(type) {
+	case *graphicsManager:
+		return manager.host.ref
+	case *imageManager:
+		return manager.host.ref
+	case *serviceSystem:
+		return manager.host.ref
+	}
+	return ref
+}
+
+func (c *vCenter) availability(ctx *simulator.Context, name string, entities []types.ManagedObjectReference, wanted []string) []types.EntityPrivilege {
+	var found []types.EntityPrivilege
+	for _, entity := range entities {
+		one := types.EntityPrivilege{Entity: entity}
+		for _, id := range wanted {
+			one.PrivAvailability = append(one.PrivAvailability, types.PrivilegeAvailability{PrivId: id, IsGranted: c.granted(ctx, name, entity, id)})
+		}
+		found = append(found, one)
+	}
+	return found
+}
+
+// HasPrivilegeOnEntities answers for the user of the session.
+func (c *vCenter) HasPrivilegeOnEntities(ctx *simulator.Context, req *types.HasPrivilegeOnEntities) soap.HasFault {
+	found := c.availability(ctx, ctx.Session.UserName, req.Entity, req.PrivId)
+	return &methods.HasPrivilegeOnEntitiesBody{Res: &types.HasPrivilegeOnEntitiesResponse{Returnval: found}}
+}
+
+// HasUserPrivilegeOnEntities answers for any user.
+func (c *vCenter) HasUserPrivilegeOnEntities(ctx *simulator.Context, req *types.HasUserPrivilegeOnEntities) soap.HasFault {
+	found := c.availability(ctx, req.UserName, req.Entities, req.PrivId)
+	return &methods.HasUserPrivilegeOnEntitiesBody{Res: &types.HasUserPrivilegeOnEntitiesResponse{Returnval: found}}
+}
+
+// FetchUserPrivilegeOnEntities returns all privileges of a user on each object.
+func (c *vCenter) FetchUserPrivilegeOnEntities(ctx *simulator.Context, req *types.FetchUserPrivilegeOnEntities) soap.HasFault {
+	manager := ctx.Map.Get(req.This).(*simulator.AuthorizationManager)
+	body := manager.FetchUserPrivilegeOnEntities(req).(*methods.FetchUserPrivilegeOnEntitiesBody)
+	if !c.isAdministrator(req.UserName) {
+		for number := range body.Res.Returnval {
+			one := &body.Res.Returnval[number]
+			one.Privileges = c.privilegesOn(ctx, req.UserName, one.Entity)
+		}
+	}
+	return body
+}
