@@ -29,6 +29,10 @@ extends_documentation_fragment:
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
 options:
+  namespace:
+    description: Namespace of the MachineSets.
+    type: str
+    default: openshift-machine-api
   names:
     description:
       - Names of node groups whose MachineSets may not exist yet. The existing MachineSets of this collection are always included.
@@ -106,7 +110,6 @@ import typing as t
 
 from ..module_utils.catalog.openshift import (
     BOOT_IMAGES_SINCE,
-    MACHINE_API_NAMESPACE,
     MACHINE_CONFIGURATION_API,
     MACHINE_CONFIGURATION_PATH,
     machine_sets_path,
@@ -123,6 +126,7 @@ from ..module_utils.clouds.boot_images import (
     upgrade_warning,
 )
 from ..module_utils.clouds.machineset_groups import MachineApi
+from ..module_utils.clouds.machinesets import NAMESPACE
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.messages import diff_of, quote
 from ..module_utils.core.module import ArgumentSpec
@@ -137,6 +141,7 @@ if t.TYPE_CHECKING:
     from ..module_utils.catalog.releases import Release
 
 _SPEC: ArgumentSpec = {
+    **NAMESPACE,
     "names": {"type": "list", "elements": "str", "default": []},
     "narrow": {"type": "bool", "default": False},
 }
@@ -149,11 +154,11 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     live = client.get(MACHINE_CONFIGURATION_PATH)
     if is_guarded(live):
         return _result(Guard(declared_selection(live) or UNMANAGED))
-    api = MachineApi(client, MACHINE_API_NAMESPACE)
+    api = MachineApi(client, params["namespace"])
     release = api.release()
     if not _replaces_templates(api, release, live):
         return _result(Guard(UNMANAGED, by_default=True))
-    machinesets = guarded_machinesets(params["names"], client.list_known(machine_sets_path(MACHINE_API_NAMESPACE)))
+    machinesets = guarded_machinesets(params["names"], client.list_known(machine_sets_path(params["namespace"])))
     guard = _guard(params, live, release, machinesets)
     result = _result(guard)
     if guard.changed:

@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - accel.gpu.vsphere
   - accel.gpu.drain.cluster
   - accel.gpu.vsphere.template
+  - accel.gpu.confirm
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
@@ -142,7 +143,7 @@ vcenter:
 code:
   description:
     - The reason for the failure.
-    - V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or has another checksum. V(connection) -
+    - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or has another checksum. V(connection) -
       no usable credentials, or pyvmomi is missing. V(unreachable) - vCenter does not respond. V(timeout) - see O(wait_timeout). V(in_use) - a template that
       should be deleted is in use. V(partial) - some templates could not be built. Otherwise, the HTTP status that corresponds to the fault of vCenter.
   returned: failure
@@ -161,8 +162,8 @@ import functools
 import typing as t
 
 from ..module_utils.core.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
-from ..module_utils.core.messages import diff_of, join_words
-from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.messages import abbreviate, diff_of, join_words
+from ..module_utils.core.module import CONFIRM, ArgumentSpec
 from ..module_utils.core.waits import run_bounded
 from ..module_utils.vsphere.inventory import Inventory
 from ..module_utils.vsphere.module import KUBERNETES, NAMESPACE, TEMPLATES, VSphereModule
@@ -346,6 +347,10 @@ def _delete(module: VSphereModule) -> dict[str, t.Any]:
         for name, each in removed.items()
     }
     before = {template.path: dict(template.actual) for each in removed.values() for template in each}
+    if before:
+        module.require_confirmation(
+            f"This deletes from vCenter {center.options.hostname}: {abbreviate(sorted(before))}."
+        )
     if before and not module.check_mode:
         with module.lease():
             builder = TemplateBuilder(center, inventory, cluster, module.upload(), params["wait_timeout"])
@@ -366,6 +371,7 @@ def main() -> None:
         **TEMPLATES,
         **KUBERNETES,
         **NAMESPACE,
+        **CONFIRM,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "wait_timeout": {"type": "int", "default": 600},
     }

@@ -92,7 +92,12 @@ def test_the_operator_is_checked_before_node_groups_are_created(provider: str) -
     tasks = yaml.safe_load((ROLE / "tasks" / f"{provider}.yml").read_text(encoding="utf-8"))
     names = [task["name"] for task in tasks]
     check = names.index("Check the GPU operator before node groups are created")
-    assert names[check + 1 :] == ["Reconcile the node groups"]
+    # A group may need a template first, which costs nothing.
+    following = names[check + 1 :]
+    assert "Reconcile the node groups" in following
+    assert all(
+        name.endswith(("templates of pools with vGPUs", "node groups", "that were replaced")) for name in following
+    )
     assert all(name.startswith(("Fetch", "Create the cluster")) for name in names[:check])
 
 

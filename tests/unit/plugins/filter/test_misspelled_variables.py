@@ -12,6 +12,11 @@ from ansible_collections.accel.gpu.plugins.filter.misspelled_variables import kn
 from tests.programs import REPO
 
 
+ALL_SELECTIONS = " or ".join(
+    f"gpu_{role}_pool_names" for role in ("autoscaling", "nodegroups", "sharing", "vsphere_templates")
+)
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
@@ -27,11 +32,11 @@ from tests.programs import REPO
         ("gpu_sharing_pools", "gpu_sharing_pool_names"),
         ("gpu_sharing_pool", "gpu_sharing_pool_names"),
         ("gpu_nodegroups_pools", "gpu_nodegroups_pool_names"),
-        ("gpu_pool_name", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
-        ("gpu_reset_pool_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
+        ("gpu_pool_name", ALL_SELECTIONS),
+        ("gpu_reset_pool_names", ALL_SELECTIONS),
         ("gpu_scope_label_selectors", "gpu_sharing_label_selectors"),
-        ("gpu_pools_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
-        ("gpu_pool_names", "gpu_autoscaling_pool_names or gpu_nodegroups_pool_names or gpu_sharing_pool_names"),
+        ("gpu_pools_names", ALL_SELECTIONS),
+        ("gpu_pool_names", ALL_SELECTIONS),
     ],
 )
 def test_a_misspelled_variable_is_found(name: str, meant: str) -> None:

@@ -25,7 +25,7 @@ POOL_MISTAKES: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"flavor": "x"}, ".flavor: is not a known key; it belongs under nodes"),
     (
         {"xyz": "red"},
-        ".xyz: is not a known key; known: name, match, model, nodes, autoscale, gpus_per_node, labels, taints",
+        ".xyz: is not a known key; known: name, match, model, nodes, vgpu, autoscale, gpus_per_node, labels",
     ),
     ({5: "x"}, "[5]: is not a known key; keys must be strings, but 5 is a number"),
     (

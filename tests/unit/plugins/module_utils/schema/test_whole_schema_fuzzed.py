@@ -178,7 +178,24 @@ VKS: dict[str, t.Any] = {
 MACHINESET: dict[str, t.Any] = {
     "cluster": {
         "name": "lab",
-        "cloud": {"machineset": {"namespace": "openshift-machine-api"}},
+        "cloud": {
+            "machineset": {
+                "namespace": "openshift-machine-api",
+                "vsphere": {
+                    "hostname": "vcenter.example.com",
+                    "port": 443,
+                    "username": "automation@vsphere.local",
+                    "validate_certs": True,
+                    "ca_cert": "/etc/pki/vmca.pem",
+                    "proxy_host": "proxy.example.com",
+                    "proxy_port": 3128,
+                    "folder": "accel-gpu",
+                    "url": "https://mirror.example.com/rhcos.ova",
+                    "checksum": f"sha256:{64 * '0'}",
+                    "narrow_boot_images": True,
+                },
+            }
+        },
         "autoscaler": {
             "max_nodes_total": 40,
             "expanders": ["Priority", "LeastWaste"],
@@ -211,6 +228,11 @@ MACHINESET: dict[str, t.Any] = {
             "autoscale": {"min": 1, "max": 3, "priority": 10},
         },
         {"name": "cloned", "nodes": {"template": "rhcos-a100-10c", "count": 1}},
+        {
+            "name": "built",
+            "nodes": {"zones": ["a"], "count": 1},
+            "vgpu": {"profile": "grid_a100-10c", "count": 2, "mmio_gib": 256},
+        },
     ],
 }
 VGPU: dict[str, t.Any] = {
