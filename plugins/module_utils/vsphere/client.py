@@ -257,17 +257,17 @@ class VCenter:
             views.append(view)
             through = query.TraversalSpec(type=vim.view.ContainerView, path="view", skip=False)
             objects.append(query.ObjectSpec(obj=view, skip=True, selectSet=[through]))
-        wanted = [
+        selected = [
             query.PropertySpec(type=getattr(vim, kind), pathSet=list(paths)) for kind, paths in properties.items()
         ]
-        spec = query.FilterSpec(objectSet=objects, propSet=wanted, reportMissingObjectsInResults=True)
+        spec = query.FilterSpec(objectSet=objects, propSet=selected, reportMissingObjectsInResults=True)
         items: list[Item] = []
         page = self.call("RetrievePropertiesEx", collector.RetrievePropertiesEx, [spec], query.RetrieveOptions())
         while page is not None:
-            for found in page.objects:
-                kind = next(kind for kind in properties if isinstance(found.obj, getattr(vim, kind)))
-                values = {each.name: each.val for each in found.propSet or ()}
-                items.append(Item(found.obj, kind, values))
+            for entry in page.objects:
+                kind = next(kind for kind in properties if isinstance(entry.obj, getattr(vim, kind)))
+                values = {each.name: each.val for each in entry.propSet or ()}
+                items.append(Item(entry.obj, kind, values))
             token = page.token
             page = (
                 self.call("ContinueRetrievePropertiesEx", collector.ContinueRetrievePropertiesEx, token)
@@ -303,18 +303,18 @@ class VCenter:
             raise fault_error(info.error, what)
         return info.result if info is not None else None
 
-    def missing_privileges(self, wanted: t.Mapping[t.Any, t.Sequence[str]]) -> dict[t.Any, list[str]]:
-        """The privileges that the user lacks, by object; `wanted` contains the privileges that each object needs."""
+    def missing_privileges(self, needed: t.Mapping[t.Any, t.Sequence[str]]) -> dict[t.Any, list[str]]:
+        """The privileges that the user lacks, by object; `needed` contains the privileges that each object needs."""
         manager = self.content.authorizationManager
         session = self.call("RetrieveSession", lambda: self.content.sessionManager.currentSession)
         lacking: dict[t.Any, list[str]] = {}
-        privileges = sorted({privilege for needed in wanted.values() for privilege in needed})
+        privileges = sorted({privilege for names in needed.values() for privilege in names})
         answers = self.call(
-            "HasPrivilegeOnEntities", manager.HasPrivilegeOnEntities, list(wanted), session.key, privileges
+            "HasPrivilegeOnEntities", manager.HasPrivilegeOnEntities, list(needed), session.key, privileges
         )
         for answer in answers or ():
             granted = {each.privId for each in answer.privAvailability if each.isGranted}
-            if missing := [privilege for privilege in wanted[answer.entity] if privilege not in granted]:
+            if missing := [privilege for privilege in needed[answer.entity] if privilege not in granted]:
                 lacking[answer.entity] = missing
         return lacking
 
@@ -357,7 +357,7 @@ class PowerOnFailure:
 
 
 # Words in the reason of a failed power-on, and the remedy. The texts are those of vCenter and ESXi, as quoted in NVIDIA's and VMware's articles.
-_POWER_ON_REMEDIES = (
+_POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("memory reservation", "sched.mem.min", "memory is not reserved"),
         "A virtual machine with a vGPU must reserve all its memory. Run site, which replaces a template that was changed.",
@@ -373,8 +373,8 @@ _POWER_ON_REMEDIES = (
     ),
     (
         ("vgpu", "profile", "insufficient", "no host", "not enough", "no gpu", "could not find"),
-        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (Configure, Graphics) and restart the host.",
-        "a smaller profile.",
+        "No host of the cluster has a GPU left for this vGPU profile; module vgpu_profile_info lists what can be placed. Free a GPU, use fewer nodes, or "
+        "choose a smaller profile.",
     ),
 )
 
