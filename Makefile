@@ -54,7 +54,7 @@ lint: venv
 	@$(PYTEST) tests/quality/test_lint.py tests/quality/test_architecture.py
 
 sanity: venv
-	@$(PYTEST) tests/quality/test_sanity.py
+	@$(PYTEST) tests/quality/test_sanity.py::test_sanity
 
 artifact: venv
 	@tools/artifact

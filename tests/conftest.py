@@ -54,12 +54,13 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what the seed leaves to `make soak`: the cases of samples that are not drawn, then the files that are not drawn.
+
+    A sample of the cases of several files is drawn from all of them, so that each run has one.
+    """
     sampled: dict[str, list[pytest.Item]] = {}
     counts: dict[str, int] = {}
-    left_out = files_left_out({item.nodeid.partition("::")[0] for item in items}, SEED)
     for item in items:
-        if item.nodeid.partition("::")[0] in left_out:
-            item.add_marker("soak")
         if {"lab", "openshift_lab"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("lab")
         mark = item.get_closest_marker("sampled")
@@ -69,11 +70,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             sampled.setdefault(group, []).append(item)
             if counts.setdefault(group, mark.args[0]) != mark.args[0]:
                 raise pytest.UsageError(f"The tests of the group {group} differ in the number of cases to draw.")
+    of_several_files: set[pytest.Item] = set()
     for name, alike in sampled.items():
         kept = random.Random(f"{SEED} {name}").sample(alike, min(counts[name], len(alike)))
+        if len(set(map(_file, alike))) > 1:
+            of_several_files.update(kept)
         for item in alike:
             if item not in kept:
                 item.add_marker("soak")
+    remaining = [item for item in items if item not in of_several_files and not item.get_closest_marker("soak")]
+    left_out = files_left_out(map(_file, remaining), SEED)
+    for item in remaining:
+        if _file(item) in left_out:
+            item.add_marker("soak")
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LabScheduling:

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import fcntl
-import fnmatch
 import random
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -29,11 +29,23 @@ SHARED = (
 )
 
 
-# Of the files that match a pattern, `make test` runs this number, drawn by the seed: most of their time goes into starting what they test.
+# Of the files that match a pattern, `make test` runs this number, drawn by the seed, since most of their time goes into starting what they test. If a pattern
+# has parentheses, it draws this number for each of their values. The first pattern that matches a file counts, so a new folder needs no entry.
 DRAWN_FILES = {
-    "tests/integration/lab/test_*.py": 4,
-    "tests/integration/sim/test_*.py": 5,
-    "tests/integration/openshift/test_[!os]*.py": 4,
+    # A whole run of site, the state that other tests start from.
+    r"tests/integration/site/test_site\.py": 1,
+    r"tests/integration/site/test_\w+\.py": 4,
+    # Modules that change operators, nodes and sharing; then those for connections, requests and results.
+    r"tests/integration/modules/test_(?:cluster_policy|helm_release|operator_info|upgrading)\.py": 1,
+    r"tests/integration/modules/test_(?:drain|eviction|gpu_holders|node_metadata|nodegroup_nodes|release)\.py": 1,
+    r"tests/integration/modules/test_(?:gpu_\w+|mig_configs|modes|demand|transitions)\.py": 1,
+    r"tests/integration/modules/test_\w+\.py": 4,
+    r"tests/integration/(lab|sim)/test_\w+\.py": 1,
+    # The objects of others, on one of the clouds.
+    r"tests/integration/\w+/test_shared\.py": 1,
+    r"tests/integration/openshift/test_olm_\w+\.py": 1,
+    r"tests/integration/openshift/test_\w+\.py": 1,
+    r"tests/integration/(\w+)/test_\w+\.py": 2,
 }
 
 
@@ -43,12 +55,18 @@ FIRST = ("tests/quality/", "tests/unit/")
 
 def files_left_out(files: Iterable[str], seed: int) -> set[str]:
     """The files that the seed leaves to `make soak`."""
-    left_out: set[str] = set()
-    for pattern, count in DRAWN_FILES.items():
-        alike = sorted(fnmatch.filter(files, pattern))
-        left_out.update(alike)
-        left_out.difference_update(random.Random(f"{seed} {pattern}").sample(alike, min(count, len(alike))))
-    return left_out
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for file in sorted(set(files)):
+        matches = ((pattern, re.fullmatch(pattern, file)) for pattern in DRAWN_FILES)
+        kind = next(((pattern, *match.groups()) for pattern, match in matches if match), None)
+        if kind:
+            alike.setdefault(kind, []).append(file)
+    drawn = {
+        file
+        for kind, names in alike.items()
+        for file in random.Random(f"{seed} {' '.join(kind)}").sample(names, min(DRAWN_FILES[kind[0]], len(names)))
+    }
+    return {file for names in alike.values() for file in names} - drawn
 
 
 class LabScheduling(LoadScopeScheduling):

@@ -86,7 +86,8 @@ func start(chosen options) (*vCenter, error) {
 	registry.Handler = center.handle
 	registry.SessionManager().ValidLogin = center.validLogin
 	service := model.Service
-	service.Listen = &url.URL{Host: chosen.listen}
+	// Without a user in the address, the simulator accepts all passwords.
+	service.Listen = &url.URL{Host: chosen.listen, User: url.User("vcsim")}
 	certificates, err := center.loadCertificates(chosen)
 	if err != nil {
 		return nil, err

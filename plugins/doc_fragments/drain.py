@@ -6,63 +6,8 @@ from __future__ import annotations
 
 import textwrap
 
-
-class ModuleDocFragment:
-    """Provides the documentation fragment accel.gpu.drain."""
-
-    # The option of modules that are connected to the cluster themselves; other modules have it below `kubernetes`.
-    OPTION = r"""
-options:
-  drain:
-    description:
-      - How nodes are drained before their machines are removed. The suboptions C(force), C(grace_period) and C(drain_timeout) are named after the keys of a
-        pool's C(rollout).
-      - Drained vGPU nodes return their licenses, which requires permission to run commands in driver pods (C(pods/exec)). Without this permission, the
-        module only shows a warning.
-    type: dict
-    default: {}
-    suboptions:
-      evict:
-        description:
-          - Whether pods are evicted. With V(false), the run waits until the pods terminate, as with C(rollout.drain=none).
-        type: bool
-        default: true
-      force:
-        description:
-          - Whether pods without a controller are evicted. Such pods are not recreated.
-          - If V(false), such a pod blocks the drain, and no pods are evicted from any node.
-        type: bool
-        default: false
-      grace_period:
-        description: Grace period in seconds for every evicted pod. By default, each pod's own grace period is used.
-        type: int
-      drain_timeout:
-        description:
-          - Timeout in seconds for draining one node. An evicted pod always gets its full grace period, even if the grace period exceeds this timeout.
-        type: int
-        default: 600
-      parallel:
-        description: Maximum number of nodes that are drained at the same time.
-        type: int
-        default: 4
-"""
-
-    # The type is necessary: ansible-test fails on a plain assignment whose value is not a constant.
-    DOCUMENTATION: str = r"""
-options:
-  kubernetes:
-    description:
-      - The Kubernetes cluster that the machines belong to. If this option is set, nodes are drained before their machines are deleted.
-      - Nodes are drained before the first request to the cloud, even with O(wait=false).
-      - Without this option, nodes are not drained, so the pods on a machine are deleted together with the machine. In this case, the cloud chooses which
-        machines to delete.
-      - All nodes to be removed are cordoned before the first pod is evicted. Evictions respect PodDisruptionBudgets.
-        Pods of DaemonSets and static pods are not evicted.
-      - If a node cannot be drained, all nodes are uncordoned again, and no machine is deleted. The error message lists the blocking pods and states the
-        reason. Nodes that were cordoned by another tool or user stay cordoned.
-      - The module holds the cluster's Lease until the machines have been deleted, because only one run at a time may change the cluster.
-    type: dict
-    suboptions:
+# The suboptions of `kubernetes` with the connection and the Lease.
+_CONNECTION = r"""
       gpu_cluster:
         description:
           - The variable C(gpu_cluster). Only the name, the UID, the connection settings and the Lease settings are used.
@@ -128,4 +73,81 @@ options:
         description: Seconds to wait if another run is changing the cluster. The default is C(gpu_cluster.lease.wait_timeout), or V(300) if that key is not
           set.
         type: int
-""" + textwrap.indent(OPTION.partition("options:\n")[2], "    ")
+"""
+
+
+class ModuleDocFragment:
+    """Provides the documentation fragment accel.gpu.drain."""
+
+    # The option of modules that are connected to the cluster themselves; other modules have it below `kubernetes`.
+    OPTION = r"""
+options:
+  drain:
+    description:
+      - How nodes are drained before their machines are removed. The suboptions C(force), C(grace_period) and C(drain_timeout) are named after the keys of a
+        pool's C(rollout).
+      - Drained vGPU nodes return their licenses, which requires permission to run commands in driver pods (C(pods/exec)). Without this permission, the
+        module only shows a warning.
+    type: dict
+    default: {}
+    suboptions:
+      evict:
+        description:
+          - Whether pods are evicted. With V(false), the run waits until the pods terminate, as with C(rollout.drain=none).
+        type: bool
+        default: true
+      force:
+        description:
+          - Whether pods without a controller are evicted. Such pods are not recreated.
+          - If V(false), such a pod blocks the drain, and no pods are evicted from any node.
+        type: bool
+        default: false
+      grace_period:
+        description: Grace period in seconds for every evicted pod. By default, each pod's own grace period is used.
+        type: int
+      drain_timeout:
+        description:
+          - Timeout in seconds for draining one node. An evicted pod always gets its full grace period, even if the grace period exceeds this timeout.
+        type: int
+        default: 600
+      parallel:
+        description: Maximum number of nodes that are drained at the same time.
+        type: int
+        default: 4
+"""
+
+    # The types are necessary: ansible-test fails on a plain assignment whose value is not a constant.
+    DOCUMENTATION: str = (
+        r"""
+options:
+  kubernetes:
+    description:
+      - The Kubernetes cluster that the machines belong to. If this option is set, nodes are drained before their machines are deleted.
+      - Nodes are drained before the first request to the cloud, even with O(wait=false).
+      - Without this option, nodes are not drained, so the pods on a machine are deleted together with the machine. In this case, the cloud chooses which
+        machines to delete.
+      - All nodes to be removed are cordoned before the first pod is evicted. Evictions respect PodDisruptionBudgets.
+        Pods of DaemonSets and static pods are not evicted.
+      - If a node cannot be drained, all nodes are uncordoned again, and no machine is deleted. The error message lists the blocking pods and states the
+        reason. Nodes that were cordoned by another tool or user stay cordoned.
+      - The module holds the cluster's Lease until the machines have been deleted, because only one run at a time may change the cluster.
+    type: dict
+    suboptions:
+""".rstrip()
+        + _CONNECTION
+        + textwrap.indent(OPTION.partition("options:\n")[2], "    ")
+    )
+
+    # The option of modules that do not drain.
+    CLUSTER: str = (
+        r"""
+options:
+  kubernetes:
+    description:
+      - The OpenShift cluster whose machines are cloned from the templates. Its objects contain the failure domains, the OVA of the release, and the users of
+        each template. The module holds the cluster's Lease during changes.
+    type: dict
+    suboptions:
+""".rstrip()
+        + _CONNECTION
+    )

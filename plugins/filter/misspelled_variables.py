@@ -65,7 +65,13 @@ _OF_NO_ROLE = (
     # A user's own variable is likely to have the name of the inventory group.
     "gpu_clusters",
     *("gpu_helm_binary", "gpu_secure_logging"),
-    *("gpu_plan", "gpu_autoscaling_result", "gpu_nodegroups_result", "gpu_operator_policy"),
+    *(
+        "gpu_plan",
+        "gpu_autoscaling_result",
+        "gpu_nodegroups_result",
+        "gpu_vsphere_templates_result",
+        "gpu_operator_policy",
+    ),
 )
 # The similarity of two names with eight characters that differ in one character.
 _SIMILARITY = 0.85

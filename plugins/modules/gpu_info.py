@@ -704,8 +704,8 @@ from ..module_utils.nodes.node import Node, parse_node
 from ..module_utils.nodes.node_check import NodeDrift
 from ..module_utils.nodes.node_metadata import read_reverted
 from ..module_utils.nodes.pods import gpu_requests
+from ..module_utils.pools.derive import needs_pods, plan_warnings
 from ..module_utils.pools.module import PlanModule
-from ..module_utils.pools.warnings import needs_pods, plan_warnings
 from ..module_utils.report.data import (
     add_installation,
     cluster_result,

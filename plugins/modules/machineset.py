@@ -26,6 +26,7 @@ description:
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.machineset
+  - accel.gpu.vsphere.vcenter
   - accel.gpu.drain.option
   - accel.gpu.lease
   - accel.gpu.confirm
@@ -144,6 +145,7 @@ details:
   sample: {problems: ["Node group train: like: MachineSet prod-worker-a does not exist."]}
 """
 
+import functools
 import typing as t
 
 from ..module_utils.clouds.machineset_groups import MachineApi, MachineSetProvider
@@ -152,6 +154,7 @@ from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.licensing.container import LicenseReturn
 from ..module_utils.nodegroups.module import DRAIN, NodeDrainingModule, reconcile_nodegroups
+from ..module_utils.vsphere.module import VCENTER, start_failures
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.client import Client
@@ -160,6 +163,7 @@ if t.TYPE_CHECKING:
 _SPEC: ArgumentSpec = {
     **NAMESPACE,
     **DRAIN,
+    **VCENTER,
     **FIELDS.argument_spec,
     "wait": {"type": "bool", "default": True},
     "wait_timeout": {"type": "int", "default": 3600},
@@ -180,7 +184,11 @@ class MachineSetModule(GpuModule, NodeDrainingModule):
 def work(module: MachineSetModule) -> dict[str, t.Any]:
     """Choose the MachineSets to copy, and reconcile the groups."""
     params = module.params
-    provider = MachineSetProvider(MachineApi(module.client, params["namespace"]), change_foreign=params["force"])
+    provider = MachineSetProvider(
+        MachineApi(module.client, params["namespace"]),
+        change_foreign=params["force"],
+        start_failures=functools.partial(start_failures, module),
+    )
     specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"])
     try:
         return reconcile_nodegroups(module, provider, specs)

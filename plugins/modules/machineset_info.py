@@ -15,6 +15,7 @@ description:
   - Returns the MachineSets of a namespace, and the Machines that each MachineSet has created. The fields correspond to the options of M(accel.gpu.machineset).
 extends_documentation_fragment:
   - accel.gpu.kube
+  - accel.gpu.vsphere.vcenter
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
@@ -116,20 +117,24 @@ details:
   sample: {problems: ["The cluster has no MachineSet API (machine.openshift.io/v1beta1), and this run does not create it."]}
 """
 
+import functools
 import typing as t
 
 from ..module_utils.clouds.machineset_groups import MachineApi, machinesets_info
 from ..module_utils.clouds.machinesets import NAMESPACE
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
+from ..module_utils.vsphere.module import VCENTER, start_failures
 
-_SPEC: ArgumentSpec = {**NAMESPACE, "names": {"type": "list", "elements": "str"}}
+_SPEC: ArgumentSpec = {**NAMESPACE, **VCENTER, "names": {"type": "list", "elements": "str"}}
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:
     """List the MachineSets with their Machines."""
     names = module.params["names"]
-    machinesets = machinesets_info(MachineApi(module.client, module.params["namespace"]))
+    machinesets = machinesets_info(
+        MachineApi(module.client, module.params["namespace"]), functools.partial(start_failures, module)
+    )
     return {
         "changed": False,
         "nodegroups": {name: group for name, group in machinesets.items() if names is None or name in names},

@@ -79,7 +79,7 @@ def scenario(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sce
 
 
 @pytest.mark.usual(60)
-@pytest.mark.sampled(1, group="whole runs")
+@pytest.mark.sampled(1, group="killed runs")
 def test_a_run_may_be_killed_anywhere(scenario: Scenario, tmp_path: Path, rng: random.Random) -> None:
     scenario.kill_once(rng.randint(1, scenario.requests), tmp_path)
 

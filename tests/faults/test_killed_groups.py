@@ -16,7 +16,7 @@ def four(cloud: CloudPools) -> list[Pool]:
     return [cloud.pool(number) for number in range(1, 5)]
 
 
-@pytest.mark.sampled(1, group="killed groups")
+@pytest.mark.sampled(1, group="killed runs")
 @pytest.mark.usual(60)
 def test_a_run_that_creates_groups_is_killed_anywhere(cloud: CloudPools, tmp_path: Path, rng: random.Random) -> None:
     assert cloud.killed(four(cloud), rng.randint(1, 4), tmp_path)

@@ -90,7 +90,7 @@ def used(cloud: CloudPools, tmp_path: Path) -> Iterator[UsedPool]:
     cloud.delete_nodegroups([pool.pool(0)])
 
 
-@pytest.mark.sampled(1, group="killed groups")
+@pytest.mark.sampled(1, group="killed runs")
 @pytest.mark.usual(80)
 def test_a_replacement_and_a_scale_down_are_killed_anywhere(used: UsedPool, rng: random.Random) -> None:
     assert used.killed(used.pool(1), rng.randint(1, REPLACED))

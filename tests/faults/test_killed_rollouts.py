@@ -168,7 +168,7 @@ def total(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> int:
 
 
 @pytest.mark.usual(200)
-@pytest.mark.sampled(1, group="whole runs")
+@pytest.mark.sampled(1, group="killed runs")
 @pytest.mark.timeout(900)
 def test_a_rolling_update_is_killed_anywhere(scenario: Scenario, tmp_path: Path, rng: random.Random) -> None:
     assert after_request(scenario, rng.randint(1, ROLLOUT_REQUESTS), tmp_path)

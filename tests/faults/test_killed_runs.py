@@ -77,7 +77,7 @@ def kill_a_first_run(lab: Lab, fleet: Path, tmp_path: Path, point: int) -> None:
 
 
 @pytest.mark.usual(100)
-@pytest.mark.sampled(1, group="whole runs")
+@pytest.mark.sampled(1, group="killed runs")
 def test_a_first_run_is_killed_anywhere(lab: Lab, small_fleet: Path, tmp_path: Path, rng: random.Random) -> None:
     kill_a_first_run(lab, small_fleet, tmp_path, rng.randint(1, FIRST_RUN_REQUESTS))
 
@@ -124,7 +124,7 @@ def kill_a_change_of_sharing(lab: Lab, foreign: Foreign, tmp_path: Path, point: 
 
 
 @pytest.mark.usual(100)
-@pytest.mark.sampled(1, group="whole runs")
+@pytest.mark.sampled(1, group="killed runs")
 def test_a_change_of_sharing_is_killed_anywhere(lab: Lab, foreign: Foreign, tmp_path: Path, rng: random.Random) -> None:
     kill_a_change_of_sharing(lab, foreign, tmp_path, rng.randint(1, SHARING_REQUESTS))
 

@@ -22,6 +22,8 @@ SITE = "accel.gpu.site"
 # A first connection that fails must not keep the user waiting.
 PROMPT_SECONDS = 45.0
 
+pytestmark = pytest.mark.sampled(3, group="messages")
+
 
 def failing(seconds: float = PROMPT_SECONDS, *, environ: Mapping[str, str], **options: Any) -> str:
     """Run site, which must fail within the given seconds, and return its message."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.module_utils.validation import validator as pod_client
+from ansible_collections.accel.gpu.plugins.module_utils.validation import validator
 from ansible_collections.accel.gpu.plugins.modules import gpu_info, gpu_validation
 from tests.helpers.cluster import NAMESPACE, Cluster
 from tests.helpers.playbook import run_playbook
@@ -22,7 +22,7 @@ from tests.helpers.polling import BUSY, until
 from tests.labs import Lab
 
 pytestmark = [
-    pytest.mark.sampled(1, group="kernels of the validation"),
+    pytest.mark.sampled(1, group="states of validation"),
     pytest.mark.usual(40),
     pytest.mark.timeout(600),
 ]
@@ -302,7 +302,7 @@ def test_a_slow_link_fails_where_a_bandwidth_is_required(kernels: Cluster) -> No
 def test_pods_that_cannot_be_killed_are_reported_and_hold_up_no_other_pool(
     kernels: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_client, "DELETE_TIMEOUT", 3.0)
+    monkeypatch.setattr(validator, "DELETE_TIMEOUT", 3.0)
     kernels.lab.command("fault", "inject", "kernel-hang=unkillable", "--nodes", "hung-1")
     start = time.monotonic()
     result = validated(kernels, "hung", "shared", force=True, wait_timeout=15)

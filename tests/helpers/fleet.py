@@ -10,8 +10,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, Registration, RolloutPlan
 from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import Match
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig, modes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing
 
 
@@ -23,7 +22,7 @@ def pool(
     strategy = changes.pop("strategy", ("single" if mig.uniform(layout) else "mixed") if layout else "")
     mode = mode or ("mig" if layout else "time-slicing" if replicas > 1 else "none")
     sharing = Sharing(mode, replicas, layout, strategy, rename=rename)
-    key = device_plugin.plugin_entry_name(sharing)
+    key = modes.plugin_entry_name(sharing)
     cut = {"nvidia.com/mig.config": "cut"} if layout else {}
     labels = changes.pop("labels", {})
     values: dict[str, t.Any] = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client as iam
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client
 from lab import cloud_requests
 from lab.layout import Lab
 from lab.vks import groups, lifecycle
@@ -42,7 +42,7 @@ class Account(vks.Account):
 
     def run(self, main: Callable[[], Any], *, check: bool = False, diff: bool = True, **args: Any) -> Object:
         """A module's result, as from a separate process."""
-        iam.TOKENS.clear()
+        vks_client.TOKENS.clear()
         return run_module(main, args, check=check, diff=diff, env=self.env)
 
     def put_before(self, method: str, fault: str, value: object = None) -> None:

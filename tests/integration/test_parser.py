@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.core import yaml_text
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig, modes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing
 from lab import build
 from tests.labs import Lab
@@ -60,7 +59,7 @@ ONE_SHARE = {"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name":
 
 
 def test_all_rendered_configurations_are_accepted(judged: Judge) -> None:
-    assert judged([yaml_text.render_yaml(plugin.device_plugin_config(sharing)) for sharing in GOOD]) == ["ok"] * len(
+    assert judged([yaml_text.render_yaml(modes.device_plugin_config(sharing)) for sharing in GOOD]) == ["ok"] * len(
         GOOD
     )
 

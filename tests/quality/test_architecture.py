@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -24,6 +25,7 @@ ROOMS = (
     "core",
     "kube",
     "registry",
+    "vsphere",
     "sharing_modes",
     "schema",
     "pools",
@@ -46,8 +48,13 @@ def python_files(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in sorted(folder.rglob("*.py")) if path.stat().st_size]
 
 
-def imported_names(path: Path) -> Iterator[str]:
+@functools.cache
+def imported_names(path: Path) -> tuple[str, ...]:
     """The absolute dotted names that a file imports; relative imports are resolved from the repository's root."""
+    return tuple(_imported_names(path))
+
+
+def _imported_names(path: Path) -> Iterator[str]:
     package = path.relative_to(REPO).parent.parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -58,14 +65,15 @@ def imported_names(path: Path) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def imported_files(path: Path) -> set[Path]:
+@functools.cache
+def imported_files(path: Path) -> frozenset[Path]:
     """The files of module_utils that a file imports, also for annotations or within a function."""
-    files = set()
+    files: set[Path] = set()
     for name in imported_names(path):
         # The last part may be a name in the file.
         paths = [REPO.joinpath(*name.split(".")[:end]).with_suffix(".py") for end in (None, -1)]
         files |= {file for file in paths if file.is_file() and file.is_relative_to(UTILS)}
-    return files
+    return frozenset(files)
 
 
 def test_every_package_is_a_room() -> None:

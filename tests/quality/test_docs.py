@@ -15,8 +15,7 @@ import yaml
 from packaging.specifiers import SpecifierSet
 
 from ansible_collections.accel.gpu.plugins.filter.plan_problems import FilterModule
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import models as cost
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, models
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
@@ -197,19 +196,21 @@ def table(page: str, head: str) -> list[list[str]]:
 
 
 def test_the_measured_tables_are_the_catalogs() -> None:
-    busy = [[row.mode, row.load, f"{row.pods}", f"{row.share:.3f}", f"{row.share * row.pods:.3f}"] for row in cost.BUSY]
+    busy = [
+        [row.mode, row.load, f"{row.pods}", f"{row.share:.3f}", f"{row.share * row.pods:.3f}"] for row in models.BUSY
+    ]
     shown = table("modes.md", "mode | load")
     assert [row[:5] for row in shown] == busy
-    assert [row[5] for row in shown] == [f"{row.fairness:.3f}" for row in cost.BUSY]
-    waiting = [[row.mode, f"{row.busy}", f"{row.median_ms:.2f}", f"{row.p99_ms:.2f}"] for row in cost.WAITING]
+    assert [row[5] for row in shown] == [f"{row.fairness:.3f}" for row in models.BUSY]
+    waiting = [[row.mode, f"{row.busy}", f"{row.median_ms:.2f}", f"{row.p99_ms:.2f}"] for row in models.WAITING]
     assert table("modes.md", "mode | busy") == waiting
-    losses = [[row.step, list(row.per_cent)] for row in (*cost.WEBINAR_TIME_SLICING, cost.WEBINAR_MIG)]
+    losses = [[row.step, list(row.per_cent)] for row in (*models.WEBINAR_TIME_SLICING, models.WEBINAR_MIG)]
     assert [[step, [*map(float, text.split(", "))]] for step, text in table("modes.md", "step")] == losses
     geometry = mig.geometry("H200")
     assert geometry is not None
     profiles = [p for p in sorted(geometry.profiles, key=lambda p: (p.compute, p.size)) if p.media == "share"]
     devices = [
-        [p.name, f"{cost.SMS_BY_MODEL['H200'][1][p.id]}", f"{cost.MIB_BY_MODEL['H200'][p.id]}"] for p in profiles
+        [p.name, f"{models.SMS_BY_MODEL['H200'][1][p.id]}", f"{models.MIB_BY_MODEL['H200'][p.id]}"] for p in profiles
     ]
     assert table("modes.md", "profile | SMs") == devices
 

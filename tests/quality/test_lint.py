@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -48,13 +49,24 @@ def test_changelog() -> None:
     run("antsibull-changelog", "lint")
 
 
-@pytest.mark.usual(60)
-@pytest.mark.parametrize(
-    "but", [pytest.param(("molecule", "tests"), id="shipped"), pytest.param((), id="all", marks=pytest.mark.soak)]
-)
-def test_ansible_lint(tree: Path, but: tuple[str, ...]) -> None:
-    """It takes seconds for each playbook, so `make soak` lints those of scenarios and tests, which their own tests run."""
-    left_out = [f"--exclude={folder}" for folder in (*but, "build", "changelogs", "lab")]
+@pytest.mark.usual(40)
+def test_ansible_lint(tree: Path, rng: random.Random) -> None:
+    """It takes seconds for each playbook, so `make test` draws playbooks and roles; scenarios and tests are run by their own tests."""
+    playbooks, roles = (
+        sorted(path.relative_to(tree) for path in tree.glob(each)) for each in ("playbooks/*.yml", "roles/*")
+    )
+    drawn = {*rng.sample(playbooks, 5), *rng.sample(roles, 5)}
+    lint(tree, "molecule", "tests", *(path for path in (*playbooks, *roles) if path not in drawn))
+
+
+@pytest.mark.soak
+@pytest.mark.usual(200)
+def test_ansible_lint_of_all_files(tree: Path) -> None:
+    lint(tree)
+
+
+def lint(tree: Path, *but: Path | str) -> None:
+    left_out = [f"--exclude={path}" for path in (*but, "build", "changelogs", "lab")]
     run("ansible-lint", "--profile", "production", "--strict", "--offline", *left_out, cwd=tree)
 
 

@@ -158,7 +158,7 @@ BY_NAME: t.Mapping[str, Distribution] = {each.name: each for each in DISTRIBUTIO
 # `notes of vX`: the known issues of release vX in gpu-operator/release-notes.rst of NVIDIA/cloud-native-docs. Users add their own in
 # gpu_cluster.known_issues.
 
-# The conditions that a cluster can meet. They are derived from the pools and gpu_cluster.operator (pools/warnings.py), from nodes and pods
+# The conditions that a cluster can meet. They are derived from the pools and gpu_cluster.operator (pools/derive.py), from nodes and pods
 # and from other objects, both in gpu_operator/detect.py. `model X` is met by GPUs whose name begins with X.
 MODEL_CONDITION = "model "
 # This condition can be derived only from pods.

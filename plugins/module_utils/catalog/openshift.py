@@ -82,11 +82,19 @@ MACHINE_API_PATH = f"/apis/{MACHINE_API_VERSION}"
 CLUSTER_VERSION_PATH = "/apis/config.openshift.io/v1/clusterversions/version"
 INFRASTRUCTURE_PATH = "/apis/config.openshift.io/v1/infrastructures/cluster"
 
-MACHINE_CONFIGURATION_PATH = "/apis/operator.openshift.io/v1/machineconfigurations/cluster"
+# The object that configures which boot images OpenShift manages, and its entry for MachineSets (openshift/api operator/v1,
+# types_machineconfiguration.go).
+MACHINE_CONFIGURATION_API = "operator.openshift.io/v1"
+MACHINE_CONFIGURATION_PATH = f"/apis/{MACHINE_CONFIGURATION_API}/machineconfigurations/cluster"
+MACHINE_SETS_MANAGER: t.Mapping[str, str] = {"resource": "machinesets", "apiGroup": "machine.openshift.io"}
 # The first release in which OpenShift can update the templates of vSphere, and the first in which it does so unless this is switched off
 # (openshift/machine-config-operator pkg/controller/common/featuregates.go, CheckBootImagePlatform).
 BOOT_IMAGES_SINCE: Release = (4, 20)
 BOOT_IMAGES_BY_DEFAULT: Release = (4, 22)
+# The label with the stream of the operating system, and the only stream whose boot images OpenShift manages on vSphere; without the label, it is this one.
+OS_STREAM_LABEL, MANAGED_OS_STREAM = "machineconfiguration.openshift.io/osstream", "rhel-9"
+# The values of a MachineSet's status.authoritativeAPI with which the Machine API does not manage it (openshift/api machine/v1beta1).
+OTHER_AUTHORITIES = ("ClusterAPI", "Migrating")
 
 # Labels of MachineSets, of their Machines, and in their selectors.
 MACHINESET_LABEL = "machine.openshift.io/cluster-api-machineset"

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from ..catalog.names import FIELD_MANAGER, POOL_LABEL
 from ..catalog.openshift import (
     ASSUMED_RELEASE,
-    BOOT_IMAGES_BY_DEFAULT,
-    BOOT_IMAGES_SINCE,
     CLUSTER_VERSION_PATH,
     DELETE_MACHINE_ANNOTATIONS,
     INFRASTRUCTURE_PATH,
@@ -43,6 +41,7 @@ from ..nodegroups.spec import Differences, NodeGroupSpec, NodeGroupState, field_
 from ..nodes.ownership import machine_set_owner
 from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, provider_spec_problems, replacement_name
 from ..schema.providers import MACHINESET as DEFINITION
+from . import boot_images
 from .machinesets import (
     FAILED,
     FIELDS,
@@ -64,6 +63,7 @@ from .machinesets import (
     machines_of,
     node_of,
     nodegroup_of,
+    not_started,
     paths_in,
     phase_of,
     platform_of_object,
@@ -78,39 +78,6 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..nodes.node import Node
 
-# Determines whether OpenShift replaces the template of a MachineSet with its own boot image, which has no GPU (pure).
-#
-# Sources: openshift/machine-config-operator, pkg/controller/common/featuregates.go (platforms and releases) and pkg/controller/bootimage (ms_helpers.go,
-# vsphere_helpers.go). On vSphere, OpenShift replaces a template in the cluster's folder with the release's image, which gets the same name. If the template
-# is in a different folder, OpenShift changes the MachineSet so that it uses the release's image.
-
-_GROUP = "machine.openshift.io"
-
-
-def replaces_templates(
-    machine_configuration: t.Mapping[str, t.Any] | None, release: Release, labels: t.Mapping[str, str]
-) -> bool:
-    """Whether OpenShift manages the templates of vSphere MachineSets with these labels in this release."""
-    if release < BOOT_IMAGES_SINCE:
-        return False
-    managers = get_nested(machine_configuration, "spec", "managedBootImages", "machineManagers") or []
-    for manager in managers:
-        if manager.get("resource") == "machinesets" and manager.get("apiGroup") == _GROUP:
-            mode = get_nested(manager, "selection", "mode")
-            selected = get_nested(manager, "selection", "partial", "machineResourceSelector", "matchLabels") or {}
-            return mode == "All" or (mode == "Partial" and selected.items() <= labels.items())
-    return release >= BOOT_IMAGES_BY_DEFAULT
-
-
-def warning(name: str, template: str) -> str:
-    """The warning that OpenShift would replace the template of this node group's MachineSet."""
-    return (
-        f"Node group {name}: OpenShift manages the boot images of its MachineSet and would replace template {template} with its own image, "
-        "which has no GPU. In MachineConfiguration cluster, set spec.managedBootImages for machinesets to the mode None, or to Partial with a "
-        "label that this MachineSet does not have."
-    )
-
-
 # Sends requests to the Machine API of one cluster.
 
 
@@ -124,6 +91,10 @@ class MachineObjects:
     def machineset(self, name: str) -> Object | None:
         """The MachineSet with this name, or None if it does not exist."""
         return next((machineset for machineset in self.machinesets if name_of(machineset) == name), None)
+
+
+# Returns why virtual machines (name -> vCenter) do not start, which the machine controller does not report.
+StartFailures = t.Callable[[t.Mapping[str, str]], list[str]]
 
 
 class MachineApi:
@@ -454,8 +425,8 @@ def _spec(options: Options, live: Object | None, cluster: Cluster) -> MachineSet
 # Reads the MachineSets of a cluster, with their Machines, for the module machineset_info.
 
 
-def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
-    """All MachineSets of the namespace, by name, in the format of the module's result."""
+def machinesets_info(api: MachineApi, start_failures: StartFailures) -> dict[str, dict[str, t.Any]]:
+    """All MachineSets of the namespace, by name, in the format of the module's result; `start_failures` as in MachineSetProvider."""
     objects, autoscalers, infrastructure = api.read(), api.autoscalers(), api.infrastructure()
     now = datetime.datetime.now(datetime.UTC)
     by_name: dict[str, dict[str, t.Any]] = {}
@@ -463,6 +434,8 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
         name, platform = name_of(machineset), platform_of_object(machineset)
         machines = machines_of(machineset, objects.machines)
         state = state_of(machineset, machines, now, paths={})
+        stopped = not_started(machines)
+        failures = start_failures(stopped) if stopped else []
         by_name[name] = {
             "id": name,
             "status": state.status,
@@ -475,7 +448,7 @@ def machinesets_info(api: MachineApi) -> dict[str, dict[str, t.Any]]:
             "machines": [
                 {"name": name_of(machine), "phase": phase_of(machine), "node": node_of(machine)} for machine in machines
             ],
-            "problems": [f"{text}." for text in machine_problems(machines, now)],
+            "problems": [*(f"{text}." for text in machine_problems(machines, now)), *failures],
         }
     return by_name
 
@@ -502,12 +475,21 @@ class MachineSetProvider:
     in_cluster = True
 
     def __init__(
-        self, api: MachineApi, *, change_foreign: bool = True, now: t.Callable[[], datetime.datetime] | None = None
+        self,
+        api: MachineApi,
+        *,
+        change_foreign: bool = True,
+        now: t.Callable[[], datetime.datetime] | None = None,
+        start_failures: StartFailures | None = None,
     ) -> None:
-        """Store the arguments without sending a request. change_foreign: whether fields that another manager has set may be changed."""
+        """Store the arguments without sending a request.
+
+        change_foreign: whether fields that another manager has set may be changed. start_failures: see StartFailures.
+        """
         self._api = api
         self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
+        self._start_failures = start_failures
         self._specs: dict[str, MachineSetSpec] = {}
         # For each MachineSet: the size of its Machines before this run changed the MachineSet, and the time until which a new size is expected.
         self._sizes_before: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
@@ -664,14 +646,20 @@ class MachineSetProvider:
         """The latest warnings about the MachineSet and its Machines."""
         live = self._objects.machineset(state.name)
         machines = machines_of(live, self._objects.machines) if live else []
-        return self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
+        texts = self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
+        if self._start_failures and (stopped := not_started(machines)):
+            texts += self._start_failures(stopped)
+        return texts
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
-        """Warn if OpenShift would replace the declared template. A new MachineSet does not have any labels from the user yet."""
+        """Warn if OpenShift would replace the declared template."""
         template = spec.fields.get("template")
-        labels = get_nested(live, "metadata", "labels") or {}
-        if template and replaces_templates(self._machine_configuration, self._release, labels):
-            self.warnings.append(warning(spec.name, template))
+        if not template or spec.source is None:
+            return
+        machinesets = boot_images.guarded_machinesets([spec.name], [live or copy_of(spec.source, spec.name, spec.name)])
+        selection = boot_images.effective_selection(self._machine_configuration, self._release)
+        if not boot_images.excludes(selection, machinesets):
+            self.warnings.append(boot_images.warning(spec.name, template))
 
     def _without_count(self, spec: MachineSetSpec, live: Object | None) -> MachineSetSpec:
         """The spec, without the number of nodes if a MachineAutoscaler chooses this number even though the group declares no range."""

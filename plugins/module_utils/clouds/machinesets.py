@@ -345,6 +345,19 @@ def node_of(machine: Machine) -> str | None:
     return t.cast("str | None", get_nested(machine, "status", "nodeRef", "name"))
 
 
+def not_started(machines: t.Iterable[Machine]) -> dict[str, str]:
+    """The Machines whose virtual machines exist on vSphere but are not running, and their vCenters.
+
+    OpenShift's controller then tries again for ever without a message (machine-api-operator, pkg/controller/vsphere/reconciler.go, powerOn).
+    """
+    return {
+        name_of(machine): str(get_nested(machine, "spec", "providerSpec", "value", "workspace", "server") or "")
+        for machine in machines
+        if phase_of(machine) == "Provisioning"
+        and get_nested(machine, "status", "providerStatus", "instanceState") == "poweredOff"
+    }
+
+
 def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
     """Messages about the Machines that are not running.
 
@@ -379,6 +392,11 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
         return (
             f"Machine {name} is Provisioned, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine is running, but its node has "
             "not joined. Check its console and the pending certificate requests: oc get csr"
+        )
+    if not_started([machine]):
+        return (
+            f"Machine {name} is {phase}, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine exists but is not started, and its controller "
+            f"does not report why. vCenter shows the reason in the events of virtual machine {name}"
         )
     return (
         f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its "

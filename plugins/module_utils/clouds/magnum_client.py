@@ -98,7 +98,7 @@ def explain(error: OpenStackError, origin: str) -> str:
     return f"{error.service} rejected {error.operation} with {error.status} {at}"
 
 
-def error_text(body: bytes) -> str:
+def openstack_error_text(body: bytes) -> str:
     """The text of an error response. Magnum sends a list, Keystone and Nova send one object, and Glance sends an HTML page."""
     try:
         document = json.loads(body)
@@ -417,7 +417,7 @@ class Service:
             # itself are not raised.
             content = error.response.content if error.response is not None else b""
             raise OpenStackError(
-                error_text(content) or str(error.message),
+                openstack_error_text(content) or str(error.message),
                 status=error.http_status,
                 method="POST",
                 path="/auth/tokens",
@@ -447,7 +447,7 @@ class Service:
         self._connected_before = True
         if answer.status_code >= 300:
             raise OpenStackError(
-                error_text(answer.content) or str(answer.reason or ""),
+                openstack_error_text(answer.content) or str(answer.reason or ""),
                 status=answer.status_code,
                 reason=str(answer.reason or ""),
                 method=method,

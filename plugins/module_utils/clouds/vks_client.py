@@ -86,7 +86,7 @@ def explain(error: VksError) -> str:
     return f"{error.service} rejected {error.operation} with {error.status}: {error.detail}"
 
 
-def error_text(data: bytes) -> tuple[str, str]:
+def vks_error_text(data: bytes) -> tuple[str, str]:
     """The code and the text of an error body. Both may be empty.
 
     The known formats are {"error": {"message"}}, {"message"}, {"errors": [{"code", "message"}]}, {"detail"}, vServer's {"errorCode",
@@ -421,7 +421,7 @@ class HttpClient:
             raise http.not_sendable(path, "Check client_id, client_secret and the token.") from None
         answer = HttpResponse(response.status, response.data)
         if not 200 <= response.status < 300 or is_rejected(answer):
-            code, text = error_text(response.data)
+            code, text = vks_error_text(response.data)
             raise VksError(
                 mask(text or str(response.reason or "no reason was given")),
                 service=service,

@@ -33,6 +33,8 @@ try:
 except ImportError:
     URLLIB3_IMPORT_ERROR = traceback.format_exc()
 
+# The exceptions of a request that got no complete response.
+HTTP_ERRORS: tuple[type[Exception], ...] = (OSError,) if URLLIB3_IMPORT_ERROR else (OSError, urllib3_errors.HTTPError)
 T = t.TypeVar("T")
 E = t.TypeVar("E", bound=ServiceError)
 
@@ -74,15 +76,27 @@ class ConnectionPools:
     """
 
     def __init__(
-        self, *, validate_certs: bool = True, ca_cert: str | None = None, add_system_cas: bool = False
+        self,
+        *,
+        validate_certs: bool = True,
+        ca_cert: str | None = None,
+        add_system_cas: bool = False,
+        proxy: str | None = None,
+        **settings: t.Any,
     ) -> None:
-        """Store the TLS settings; no connection is opened yet. add_system_cas: whether to trust the system's CA certificates in addition to ca_cert."""
+        """Store the TLS settings; no connection is opened yet.
+
+        add_system_cas: whether to trust the system's CA certificates in addition to ca_cert. proxy: the URL of the proxy for all hosts, instead of those
+        in the environment. settings: additional arguments of urllib3's connection pools.
+        """
         if not validate_certs:
             allow_unverified_tls()
         self._tls: dict[str, t.Any] = {
             "cert_reqs": "CERT_REQUIRED" if validate_certs else "CERT_NONE",
             "ca_certs": ca_cert,
+            **settings,
         }
+        self._proxy = proxy
         if ca_cert and add_system_cas and validate_certs:
             self._tls["ssl_context"] = ssl.create_default_context()
         self._pools: dict[str | None, t.Any] = {}
@@ -91,7 +105,7 @@ class ConnectionPools:
         """The urllib3 pool manager for an address; addresses of this machine are reached without a proxy."""
         parts = urlsplit(url)
         direct = is_loopback(parts.hostname) or proxy_bypass(parts.hostname or "")
-        proxy = None if direct else getproxies().get(parts.scheme)
+        proxy = self._proxy or (None if direct else getproxies().get(parts.scheme))
         if proxy not in self._pools:
             kind: t.Any = urllib3.ProxyManager if proxy else urllib3.PoolManager
             settings = _proxy_settings(proxy) if proxy else {}

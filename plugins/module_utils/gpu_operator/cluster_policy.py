@@ -25,11 +25,10 @@ from ..catalog.names import (
 from ..catalog.openshift import OPERATOR
 from ..catalog.operands import DRIVER, restarted_apps
 from ..catalog.releases import compares_digests, restarts_in_place
-from ..catalog.taints import Taint, is_covered, toleration_identity, untolerated_taints
+from ..catalog.taints import Taint, Toleration, is_covered, toleration_identity, untolerated_taints
 from ..core.messages import abbreviate, join_words, option_of_role, quote
 from ..core.values import Document, Object, apply_merge_patch, get_nested, parse_json
-from ..helm.release import helm_release_of
-from ..kube.fields import child, difference, is_created_by_collection, owned_by
+from ..kube.fields import child, difference, helm_release_of, is_created_by_collection, owned_by
 from ..nodes.pods import daemonset_status
 from ..schema.variables import merge
 
@@ -317,7 +316,7 @@ def differing_fields(before: t.Any, after: t.Any, path: Path = ()) -> list[Path]
             for key in sorted({*old, *new})
             for difference in differing_fields(old.get(key), new.get(key), (*path, key))
         ]
-    return [] if before == after or (is_empty(before) and is_empty(after)) else [path]
+    return [] if before == after or (is_unset(before) and is_unset(after)) else [path]
 
 
 def keeps_digest(paths: t.Iterable[Path]) -> bool:
@@ -369,7 +368,7 @@ def may_show(path: Path, *values: t.Any) -> bool:
     return all(value is None or isinstance(value, allowed) for value in values)
 
 
-def is_empty(value: t.Any) -> bool:
+def is_unset(value: t.Any) -> bool:
     """Whether a value is None or empty; False and 0 are not."""
     return value is None or (isinstance(value, (str, list, dict)) and not value)
 
@@ -377,7 +376,7 @@ def is_empty(value: t.Any) -> bool:
 def _format_value(value: t.Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if is_empty(value):
+    if is_unset(value):
         return "(not set)"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
@@ -612,7 +611,7 @@ class DesiredPolicy:
     """The fields that the pools require. If the policy is `adopted`, the values that these fields replace are recorded."""
 
     spec: Object
-    tolerations: tuple[Object, ...]
+    tolerations: tuple[Toleration, ...]
     mig_by_node: bool = False
     adopted: bool = False
     name: str = CHART_NAME
@@ -761,7 +760,7 @@ def _leaves(value: t.Any, path: tuple[str, ...] = ()) -> t.Iterator[tuple[tuple[
 
 
 def merge_tolerations(
-    current: t.Sequence[Object], recorded: t.Sequence[Object], desired: t.Sequence[Object]
+    current: t.Sequence[Object], recorded: t.Sequence[Toleration], desired: t.Sequence[Toleration]
 ) -> tuple[list[Object], list[Object]]:
     """The list to write and the collection's entries in that list.
 
@@ -839,7 +838,11 @@ def _mig_configmap(spec: t.Any) -> t.Any:
 
 
 def _body(
-    name: str, spec: Object, tolerations: list[Object] | None, owned: t.Sequence[Object], previous: Object | None = None
+    name: str,
+    spec: Object,
+    tolerations: t.Sequence[Toleration] | None,
+    owned: t.Sequence[Toleration],
+    previous: Object | None = None,
 ) -> Object:
     annotations = {OWNED_TOLERATIONS_ANNOTATION: json.dumps([dict(item) for item in owned], sort_keys=True)}
     if previous:

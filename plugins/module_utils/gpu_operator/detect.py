@@ -24,9 +24,9 @@ from ..catalog.releases import GPU_CLUSTER_SINCE, PUBLISHED_SYSTEMS, UNPUBLISHED
 from ..catalog.taints import format_taint
 from ..core.messages import abbreviate_nodes, join_words
 from ..core.values import Document, Object, get_nested
-from ..helm.release import ReleaseId, ReleaseRecords, helm_release_of, is_marked_installed, marker_path
+from ..helm.release import ReleaseRecords, is_marked_installed, marker_path
 from ..kube.errors import ApiError
-from ..kube.fields import is_created_by_collection, writers
+from ..kube.fields import ReleaseId, helm_release_of, is_created_by_collection, writers
 from ..kube.paths import CLUSTER_POLICIES, DAEMONSETS, DEPLOYMENTS, GPU_CLUSTERS, NODES, object_path
 from ..nodes.node import CONTAINERD, Node, contradiction, distribution_of, distributions_of, other_nodes, parse_node
 from ..nodes.ownership import assign_pools, may_match, undiscovered_candidates

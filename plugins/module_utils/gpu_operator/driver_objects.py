@@ -12,13 +12,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ..catalog.names import DRIVER_ANNOTATION, DRIVER_DEPLOY_LABEL, FIELD_MANAGER, LABEL_LENGTH, POOL_LABEL
-from ..catalog.taints import needed_tolerations, toleration_identity, toleration_of
+from ..catalog.taints import Toleration, needed_tolerations, toleration_identity, toleration_of
 from ..core.messages import MAX_LISTED, abbreviate, abbreviate_nodes, join_words
 from ..core.values import Document, Object, apply_merge_patch, get_nested, parse_json
 from ..helm.preparation import upgraded
-from ..helm.release import helm_release_of, matching_documents
+from ..helm.release import matching_documents
 from ..kube.errors import ApiError
-from ..kube.fields import as_applied, difference
+from ..kube.fields import as_applied, difference, helm_release_of
 from ..kube.objects import read_definition
 from ..kube.paths import NVIDIA_DRIVERS
 from ..nodes.node import Node, parse_node
@@ -411,7 +411,7 @@ class _Inherited:
         spec = {**self.base, "default": True, "tolerations": self._with_needed(tolerations, live)}
         return _change(live, _body(DEFAULT_NAME, spec, None), "")
 
-    def _with_needed(self, tolerations: t.Sequence[Object], live: Document | None) -> list[Object]:
+    def _with_needed(self, tolerations: t.Sequence[Toleration], live: Document | None) -> list[Object]:
         """The desired tolerations, and the current ones of an object that the taints of its nodes still require.
 
         A new object gets the tolerations that the ClusterPolicy keeps, because the object's nodes had the driver of the ClusterPolicy.

@@ -27,13 +27,14 @@ from ..catalog.taints import untolerated_taints
 from ..core.messages import abbreviate, abbreviate_nodes, join_words
 from ..core.values import Document, Object, get_nested, parse_json
 from ..helm.preparation import overwritten
-from ..helm.release import ReleaseId, helm_release_of
 from ..kube.errors import ApiError
 from ..kube.fields import (
     GITOPS_TOOLS,
+    ReleaseId,
     defaults_at,
     gitops_owner,
     has_records,
+    helm_release_of,
     is_created_by_collection,
     is_deleting,
     name_of,
@@ -58,7 +59,7 @@ from .cluster_policy import (
     SWITCH,
     Path,
     active_policy,
-    is_empty,
+    is_unset,
     may_show,
     needs_own_strategies,
     needs_own_tolerations,
@@ -138,7 +139,7 @@ def manual_fields(live: Document, sources: KnownSources) -> list[ManualField]:
     """
     fields = []
     for path, value, replacement in overwritten(live.get("spec") or {}, *sources.manifests):
-        if not is_empty(value) and not sources.explains(path, value):
+        if not is_unset(value) and not sources.explains(path, value):
             names = foreign_writers(live, path)
             if names is None or names:
                 fields.append(ManualField(path, value, replacement, tuple(names or ())))

@@ -20,6 +20,7 @@ from ..core.waits import RunCommand, WaitOptions, WaitTimeout, wait_until
 from ..kube.connection import connection_uses
 from ..kube.connection_options import ENVIRONMENT, PREFIX, VARIABLES, describe_variable
 from ..kube.errors import ApiError, WrongCluster
+from ..kube.fields import helm_release_of
 from ..kube.objects import ExpectedObjects, InvalidObjects, ObjectChange, ObjectWriter
 from ..kube.paths import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from ..nodes.pods import ContainerFailure, container_failures, is_ready, node_of, with_meaning
@@ -33,7 +34,6 @@ from .release import (
     Revision,
     custom_resource_definitions,
     deleted_objects,
-    helm_release_of,
     is_marked_installed,
     is_written_by_helm,
     matching_documents,

@@ -23,7 +23,6 @@ from ..core.values import Document, Object, get_nested
 from ..core.waits import RunCommand, WaitOptions, run_within
 from ..core.yaml_text import dump, load_all, load_yaml_documents
 from ..kube.errors import ApiError
-from ..kube.fields import HELM_NAME, HELM_NAMESPACE
 from ..kube.paths import NAMESPACES, Kind, object_path
 
 if t.TYPE_CHECKING:
@@ -149,9 +148,6 @@ UNFINISHED = frozenset({"pending-install", "pending-upgrade", "pending-rollback"
 _MANAGER = "helm"
 # Helm does not delete objects with this annotation (helm v3 pkg/kube/resource_policy.go).
 _POLICY_ANNOTATION, _KEEP = "helm.sh/resource-policy", "keep"
-
-# The name and the namespace of a release.
-ReleaseId = tuple[str, str]
 
 _MISSING = object()
 
@@ -314,13 +310,6 @@ def select_initial_values(initial: t.Mapping[str, t.Any], installed: t.Mapping[s
         elif below := select_initial_values(initial[key], installed[key]):
             kept[key] = below
     return kept
-
-
-def helm_release_of(item: t.Mapping[str, t.Any]) -> ReleaseId | None:
-    """The Helm release that an object belongs to, according to its annotations; None if it belongs to none."""
-    annotations = item["metadata"].get("annotations") or {}
-    name, namespace = annotations.get(HELM_NAME), annotations.get(HELM_NAMESPACE)
-    return (name, namespace) if name and namespace else None
 
 
 def is_written_by_helm(item: Document) -> bool:
@@ -519,7 +508,7 @@ def processes(run: RunCommand) -> list[list[str]] | None:
 # Reads and writes Helm's records of a release, and the marker Lease, which is written before helm starts.
 
 INSTALLED_ANNOTATION = "accel.gpu/installed"
-MACHINE_ANNOTATION = "accel.gpu/machine"
+HELM_MACHINE_ANNOTATION = "accel.gpu/machine"
 REVISION_ANNOTATION = "accel.gpu/revision"
 
 
@@ -590,7 +579,7 @@ class ReleaseRecords:
                 "name": path.rpartition("/")[2],
                 "namespace": self.namespace,
                 "annotations": {
-                    MACHINE_ANNOTATION: machine_id(),
+                    HELM_MACHINE_ANNOTATION: machine_id(),
                     REVISION_ANNOTATION: str(revision),
                     INSTALLED_ANNOTATION: str(installed).lower(),
                 },
@@ -656,7 +645,7 @@ def is_abandoned(
     if helm_here:
         return False, "a helm process on this machine is working on it"
     annotations = get_nested(marker, "metadata", "annotations") or {}
-    written = annotations.get(MACHINE_ANNOTATION), annotations.get(REVISION_ANNOTATION)
+    written = annotations.get(HELM_MACHINE_ANNOTATION), annotations.get(REVISION_ANNOTATION)
     if helm_here is False and written == (machine, str(revision.number)):
         run = get_nested(marker, "spec", "holderIdentity") or "unknown"
         return True, f"the helm process of run {run} that wrote it is no longer running"

@@ -70,9 +70,34 @@ def is_created_by_collection(item: t.Mapping[str, t.Any]) -> bool:
     return (item["metadata"].get("annotations") or {}).get(CREATED_ANNOTATION) == "true"
 
 
+def managed_fields(live: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+    """The entries of an object's field managers; empty if the server or a user has removed them."""
+    return list((live.get("metadata") or {}).get("managedFields") or [])
+
+
+def is_own_entry(entry: t.Mapping[str, t.Any]) -> bool:
+    """Whether an entry is the collection's."""
+    return bool(entry.get("manager") == FIELD_MANAGER)
+
+
 def is_written(item: t.Mapping[str, t.Any]) -> bool:
     """Whether the server has recorded this collection as a field manager; a copy has the labels and annotations of the original, but not this record."""
-    return any(entry.get("manager") == FIELD_MANAGER for entry in item["metadata"].get("managedFields") or ())
+    return any(map(is_own_entry, managed_fields(item)))
+
+
+def without_own_entries(item: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+    """The managedFields of a patch that removes the collection from the field managers. The server ignores an empty list; one empty entry removes all."""
+    return [entry for entry in managed_fields(item) if not is_own_entry(entry)] or [{}]
+
+
+def owned_keys(configmap: t.Mapping[str, t.Any]) -> set[str]:
+    """The keys of `data` that only this collection has written."""
+    owned: set[str] = set()
+    foreign: set[str] = set()
+    for entry in managed_fields(configmap):
+        keys = {name[2:] for name in child(entry.get("fieldsV1") or {}, "data") if name.startswith("f:")}
+        (owned if is_own_entry(entry) else foreign).update(keys)
+    return owned - foreign
 
 
 def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
@@ -80,7 +105,7 @@ def writers(live: t.Mapping[str, t.Any], path: t.Iterable[str]) -> list[str]:
 
     When a different value is written, the previous owners lose the field, so all current owners agree on its value.
     """
-    entries = [entry for entry in _entries(live) if not entry.get("subresource")]
+    entries = [entry for entry in managed_fields(live) if not entry.get("subresource")]
     entries.sort(key=lambda entry: str(entry.get("time") or ""), reverse=True)
     keys = tuple(path)
     return list(
@@ -93,7 +118,7 @@ def as_applied(live: t.Mapping[str, t.Any], manager: str) -> list[Tree]:
 
     The server removes a field that an apply no longer contains only if the field counts as applied.
     """
-    entries = _entries(live)
+    entries = managed_fields(live)
     own = [entry for entry in entries if entry.get("manager") == manager and not entry.get("subresource")]
     if all(_is_applied_by(entry, manager) for entry in own):
         return [dict(entry) for entry in entries]
@@ -104,7 +129,7 @@ def as_applied(live: t.Mapping[str, t.Any], manager: str) -> list[Tree]:
 
 def has_records(live: t.Mapping[str, t.Any]) -> bool:
     """Whether an object has managedFields; users may remove them."""
-    return any(entry.get("fieldsV1") for entry in _entries(live))
+    return any(entry.get("fieldsV1") for entry in managed_fields(live))
 
 
 def _owns(tree: Tree, keys: tuple[str, ...]) -> bool:
@@ -197,13 +222,9 @@ def _is_applied_by(entry: t.Mapping[str, t.Any], manager: str) -> bool:
     return entry.get("manager") == manager and entry.get("operation") == "Apply"
 
 
-def _entries(live: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
-    return list((live.get("metadata") or {}).get("managedFields") or [])
-
-
 def _fields(live: t.Mapping[str, t.Any], is_included: t.Callable[[t.Mapping[str, t.Any]], bool]) -> Tree:
     merged: Tree = {}
-    for entry in _entries(live):
+    for entry in managed_fields(live):
         if is_included(entry):
             _merge(merged, entry.get("fieldsV1") or {})
     return merged
@@ -617,6 +638,8 @@ _ENTRY_MANAGERS = {"nfd-master": "a rule of Node Feature Discovery"}
 _MANIFEST_WORK = "AppliedManifestWork"
 # Helm marks the objects of a release (helm pkg/action/validate.go). An upgrade of the release sets the fields again that its chart contains. How the operator's
 # release, and what its pods create, is changed is decided where the installation is examined.
+# The name and the namespace of a Helm release.
+ReleaseId = tuple[str, str]
 HELM_NAME, HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 _OF_OPERATOR = ("ClusterPolicy", "NVIDIADriver", "CustomResourceDefinition", "DaemonSet", "Deployment")
 # Objects that their controller creates but does not keep as they were.
@@ -694,10 +717,10 @@ def reverts_changes(item: Document) -> str:
         return f"{owner} reconciles {title} from its source. Make the changes of this run there too, or exclude the fields: {how}."
     tool = manager_of(item, kind) or _other_tool(metadata)
     if not tool:
-        release = _helm_release(metadata) if kind not in _OF_OPERATOR else ""
+        release = None if kind in _OF_OPERATOR else helm_release_of(item)
         return (
-            f"Helm release {release} contains {title}, and its next upgrade may revert the changes of this run. Make the same changes in the values of "
-            "the release."
+            f"Helm release {release[1]}/{release[0]} contains {title}, and its next upgrade may revert the changes of this run. Make the same changes in "
+            "the values of the release."
             if release
             else ""
         )
@@ -709,8 +732,8 @@ def owner_of(item: Document, kind: str, manager: str) -> str:
     metadata = item["metadata"]
     if tool := manager_of(item, kind) or _other_tool(metadata):
         return tool
-    if release := _helm_release(metadata):
-        return f"Helm release {release}"
+    if release := helm_release_of(item):
+        return f"Helm release {release[1]}/{release[0]}"
     managers = sorted({name for name in _field_managers(metadata) if name and name != manager})
     return f"field manager {', '.join(managers)}" if managers else ""
 
@@ -739,10 +762,11 @@ def _tool_among(managers: t.Iterable[str], tools: t.Mapping[str, str]) -> str:
     return ""
 
 
-def _helm_release(metadata: Document) -> str:
-    annotations = metadata.get("annotations") or {}
-    parts = (annotations.get(HELM_NAMESPACE), annotations.get(HELM_NAME))
-    return "/".join(filter(None, parts)) if annotations.get(HELM_NAME) else ""
+def helm_release_of(item: t.Mapping[str, t.Any]) -> ReleaseId | None:
+    """The name and the namespace of the Helm release that an object belongs to, according to its annotations; None if it belongs to none."""
+    annotations = item["metadata"].get("annotations") or {}
+    name, namespace = annotations.get(HELM_NAME), annotations.get(HELM_NAMESPACE)
+    return (name, namespace) if name and namespace else None
 
 
 def tool_of_entry(item: t.Mapping[str, t.Any], part: str, key: str) -> str:

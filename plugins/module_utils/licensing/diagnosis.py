@@ -88,7 +88,7 @@ def worst(statuses: t.Iterable[LicenseStatus]) -> LicenseStatus | None:
     return min(statuses, key=lambda status: (_WORST_FIRST.index(status.state), status.expires or _NEVER), default=None)
 
 
-def printable(text: str) -> str:
+def printable_characters(text: str) -> str:
     """The printable characters of a string, up to a maximum length."""
     return "".join(character for character in text.strip() if character.isprintable())[:_MAX_TEXT]
 
@@ -105,7 +105,7 @@ def _sections(output: str) -> t.Iterator[dict[str, str]]:
     for number, line in enumerate(lines):
         name, value = line.partition(":")[::2]
         if name.strip() == _NAME:
-            gpu = printable(value)
+            gpu = printable_characters(value)
         if line.strip() != _SECTION:
             continue
         indentation = _indentation(line)
@@ -114,7 +114,7 @@ def _sections(output: str) -> t.Iterator[dict[str, str]]:
             if _indentation(below) <= indentation:
                 break
             name, value = below.partition(":")[::2]
-            fields[name.strip()] = printable(value)
+            fields[name.strip()] = printable_characters(value)
         yield fields
 
 

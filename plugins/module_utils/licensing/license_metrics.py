@@ -27,7 +27,7 @@ from .diagnosis import (
     LicenseNode,
     LicenseStatus,
     Reading,
-    printable,
+    printable_characters,
     read_parallel,
     shorten,
     worst,
@@ -67,7 +67,7 @@ def _status(rest: str) -> LicenseStatus:
         state = _STATES[float(value)]
     except (ValueError, KeyError):
         return LicenseStatus(UNKNOWN, quote(value))
-    return LicenseStatus(state, state.capitalize(), vgpu_type=printable(labels.get("modelName", "")))
+    return LicenseStatus(state, state.capitalize(), vgpu_type=printable_characters(labels.get("modelName", "")))
 
 
 def _labels_and_value(rest: str) -> tuple[dict[str, str], str]:

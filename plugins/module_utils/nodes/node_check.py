@@ -415,7 +415,7 @@ def _without_driver_restart(node: Node) -> Annotations:
     return {DRIVER_RESTART_ANNOTATION: None} if DRIVER_RESTART_ANNOTATION in node.annotations else {}
 
 
-def merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
+def node_merge_patch(node: Node, spec: Patch, annotations: Annotations) -> Patch | None:
     """The merge patch for the version of the node that was read; None if it would be empty."""
     if not spec and not annotations:
         return None
@@ -439,13 +439,13 @@ def is_cordoned_for_removal(node: Node) -> bool:
 def cordon_for_removal(node: Node) -> Patch | None:
     """The patch that cordons a node whose machine is being removed; this reason replaces any earlier reason set by this collection."""
     if CORDONED_ANNOTATION in node.annotations and not is_cordoned_for_removal(node):
-        return merge_patch(node, {}, {CORDONED_ANNOTATION: REMOVAL_REASON, **_without_driver_restart(node)})
-    return merge_patch(node, *cordon_edit(node, REMOVAL_REASON))
+        return node_merge_patch(node, {}, {CORDONED_ANNOTATION: REMOVAL_REASON, **_without_driver_restart(node)})
+    return node_merge_patch(node, *cordon_edit(node, REMOVAL_REASON))
 
 
 def cancel_removal(node: Node) -> Patch | None:
     """The patch that removes the cordon for removal because the node stays in the cluster; None if the node has no such cordon."""
-    return merge_patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None
+    return node_merge_patch(node, *uncordon_edit(node)) if is_cordoned_for_removal(node) else None
 
 
 def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
@@ -460,7 +460,7 @@ def cordon_for_driver_restart(node: Node, pod: str) -> Patch | None:
     spec, annotations = cordon_edit(node, _DRIVER_RESTART_REASON)
     if spec or recorded != pod:
         annotations[DRIVER_RESTART_ANNOTATION] = pod
-    return merge_patch(node, spec, annotations)
+    return node_merge_patch(node, spec, annotations)
 
 
 def driver_pod_to_restart(node: Node) -> str | None:
@@ -471,7 +471,7 @@ def driver_pod_to_restart(node: Node) -> str | None:
 def end_driver_restart(node: Node) -> Patch | None:
     """The patch that removes the cordon and the record of a driver restart, and restarts the DaemonSets of GPU clients; other cordons remain."""
     spec, annotations = uncordon_edit(node) if driver_pod_to_restart(node) is not None else ({}, {})
-    return resume_clients(node, merge_patch(node, spec, {**annotations, **_without_driver_restart(node)}))
+    return resume_clients(node, node_merge_patch(node, spec, {**annotations, **_without_driver_restart(node)}))
 
 
 def pause_clients(node: Node) -> Patch | None:

@@ -54,7 +54,7 @@ class Reader(t.Protocol):
         """The object; None if it does not exist."""
 
 
-class Removal(t.Protocol):
+class RemovedEntries(t.Protocol):
     """The entries of a node that an edit removes or changes, and the node's Machine as `namespace/name`."""
 
     @property
@@ -74,7 +74,7 @@ class Removal(t.Protocol):
         """The keys and effects of the taints."""
 
 
-def remove_from_machine(client: Patcher, node: str, removal: Removal, check_lease: t.Callable[[], None]) -> None:
+def remove_from_machine(client: Patcher, node: str, removal: RemovedEntries, check_lease: t.Callable[[], None]) -> None:
     """Remove the entries from the node's Machine. Call this before changing the node, because otherwise the Machine API would restore them.
 
     Entries are removed even if the node's are only changed: the Machine API leaves entries alone that the Machine does not have. `check_lease` is called
@@ -180,7 +180,7 @@ class Edit(t.Protocol):
         """The body of the request."""
 
     @property
-    def removal(self) -> Removal | None:
+    def removal(self) -> RemovedEntries | None:
         """The entries that must be removed from the node's Machine first; None if there are none."""
 
 

@@ -24,7 +24,7 @@ from ..schema.driver import BUILD_KEYS, FABRIC_MODES, FABRIC_SOCKET
 from ..schema.variables import merge
 
 if t.TYPE_CHECKING:
-    from .plan import Toleration
+    from ..catalog.taints import Toleration
 
 # Derives the Helm values, and the image of the validation pods, from gpu_cluster.operator (pure).
 #

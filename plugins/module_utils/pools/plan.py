@@ -22,7 +22,7 @@ from ..catalog.openshift import (
     MEMORY_MB,
     AutoscalerRules,
 )
-from ..catalog.taints import Taint, taint_identity
+from ..catalog.taints import Taint, Toleration, taint_identity
 from ..schema.validators import NONE, DrainOptions, DrainSettings, Match, reason_without_containers
 from ..sharing_modes import mig as layouts
 
@@ -46,7 +46,6 @@ class NodeMetadata:
 
 # The plan: all values that are derived from the variables, and their format for YAML (`gpu_plan`).
 
-Toleration = dict[str, str]
 PoolTaint = dict[str, str]
 
 
@@ -243,6 +242,19 @@ class NodeGroupPlan:
 
 
 @dataclasses.dataclass(frozen=True)
+class VspherePlan:
+    """The templates with vGPUs that the pools need: options of the modules for vSphere.
+
+    `connection` are those of the connection, except the password, and `templates` is the option of the same name. The name of each template is that of the node
+    group. `narrow_boot_images`: whether an explicit selection of boot image updates may be narrowed.
+    """
+
+    connection: dict[str, t.Any]
+    templates: tuple[dict[str, t.Any], ...]
+    narrow_boot_images: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class RebootPlan:
     """The user's command that reboots a node: a program with its arguments, where {node} stands for the node's name; `timeout` is in seconds."""
 
@@ -334,6 +346,8 @@ class PoolPlan:
     node_labels: dict[str, str]
     registration: Registration
     rollout: RolloutPlan
+    # The declared vGPUs of each node, with the keys of `vgpu`; None if no template is built for the pool.
+    vgpu: dict[str, t.Any] | None = dataclasses.field(default=None, metadata=_KEY)
     # The declared driver, with the keys of `driver`; None if the pool declares no driver.
     driver: dict[str, t.Any] | None = dataclasses.field(default=None, metadata=_REPORTED_KEY)
     # Whether the pool or gpu_defaults sets sharing.mode; otherwise, sharing is not removed from nodes.
@@ -376,7 +390,10 @@ class Provides:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """All values that are derived from the variables of one cluster; `autoscaler` is None unless its node groups are MachineSets."""
+    """All values that are derived from the variables of one cluster.
+
+    `autoscaler` is None unless its node groups are MachineSets, and `vsphere` unless a pool has vGPUs.
+    """
 
     cluster: ClusterPlan
     operator: ComponentPlan
@@ -390,6 +407,7 @@ class Plan:
     drain_options: DrainOptions
     provides: Provides
     autoscaler: AutoscalerPlan | None = None
+    vsphere: VspherePlan | None = None
     # The plan for the same variables on OpenShift; None if the variables name a distribution.
     on_openshift: t.Callable[[], Plan] | None = dataclasses.field(
         default=None, metadata={"exported": False}, compare=False

@@ -408,7 +408,11 @@ def toleration_changes(client: Client, detection: Detection) -> list[Object]:
 
 
 def _change(
-    title: str, current: list[Object], owned: t.Sequence[Object], desired: t.Sequence[Object], restarts: str
+    title: str,
+    current: list[Object],
+    owned: t.Sequence[t.Mapping[str, t.Any]],
+    desired: t.Sequence[t.Mapping[str, t.Any]],
+    restarts: str,
 ) -> Object:
     merged, dummy = merge_tolerations(current, owned, desired)
     return {

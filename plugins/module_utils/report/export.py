@@ -17,7 +17,7 @@ from ..core.messages import abbreviate, abbreviate_nodes, field_path, visible
 from ..core.types import without_secrets
 from ..core.yaml_text import render_yaml
 from ..gpu_operator.upgrade import without_own_values
-from ..helm.release import helm_release_of
+from ..kube.fields import helm_release_of
 from ..nodes.impact import PLUGIN, Transition
 from ..nodes.node_check import is_gpu_resource
 from ..pools.derive import derive

@@ -35,7 +35,7 @@ from ..core.values import Object, get_nested
 from . import validators
 from .driver import DRIVER_FEATURES, FEATURE_CHECKS, KERNEL_MODULE_TYPES, OPERATOR_FEATURES, version_problem
 from .pool import provider_problems
-from .providers import AUTOSCALER, AUTOSCALER_CHECKS, PROVIDERS
+from .providers import AUTOSCALER, AUTOSCALER_CHECKS, PROVIDERS, vsphere_problems
 from .validation_programs import PROGRAMS, PUBLIC_IMAGES
 
 # The keys of gpu_cluster.operator and gpu_cluster.nfd that only Helm reads.
@@ -741,4 +741,5 @@ CLUSTER_CHECKS: tuple[t.Callable[[Object], Problems], ...] = (
     *AUTOSCALER_CHECKS,
     *FEATURE_CHECKS,
     provider_problems,
+    vsphere_problems,
 )

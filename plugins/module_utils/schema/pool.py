@@ -34,10 +34,10 @@ from ..core.types import (
 )
 from ..core.values import Object, get_nested
 from ..sharing_modes.mig import INDEX, STRATEGIES
-from ..sharing_modes.modes import DEFAULT_MODE, MODES, SETTINGS, DeclaredSharing, PluginSetting, mode_named
+from ..sharing_modes.modes import DEFAULT_MODE, MIG, MODES, SETTINGS, DeclaredSharing, PluginSetting, mode_named
 from . import validators
-from .driver import DRIVER
-from .providers import PRIORITY, PROVIDERS, ProviderDefinition, priority_problems, provider_spec_problems
+from .driver import DRIVER, VGPU_TYPE
+from .providers import MACHINESET, PRIORITY, PROVIDERS, ProviderDefinition, priority_problems, provider_spec_problems
 from .validators import ROLLOUT, MatchTerms, invalid_value, kubelet_label, mig_profile, resolve_match
 
 # The field `layout` of a pool's sharing, in its three forms.
@@ -181,6 +181,35 @@ NODES = Section(
     },
     hints=_HINTS,
 )
+# The largest number of vGPUs of a virtual machine (vSphere 8.0 Update 2, "Configuration Maximums").
+MAX_VGPUS = 16
+VGPU = Section(
+    doc="(MachineSets) The vGPUs of each node on vSphere. A run builds a template with these vGPUs from the RHCOS image of the cluster's release, in each of "
+    "C(nodes.zones), and the nodes are cloned from it. Set this key instead of C(nodes.template).",
+    default=None,
+    fields={
+        "profile": Text(
+            doc="The vGPU profile, such as C(grid_a100-10c). M(accel.gpu.vgpu_profile_info) lists the profiles that the ESXi hosts offer.",
+            required=True,
+            missing="set a vGPU profile, such as grid_a100-10c",
+        ),
+        "count": integer_between(
+            1,
+            MAX_VGPUS,
+            "a node without a vGPU needs no template; set 1 or more, or remove vgpu",
+            f"no virtual machine has more than {MAX_VGPUS}; set a smaller number",
+            doc=f"Number of vGPUs of each node, from 1 to {MAX_VGPUS}.",
+            default=1,
+        ),
+        "mmio_gib": integer_between(
+            1,
+            1 << 16,
+            "the MMIO space has at least 1 GiB; set a larger size",
+            "no virtual machine has an MMIO space of that size; set a smaller one",
+            doc="Size of the 64-bit MMIO space in GiB, a power of two. By default, it is computed from the memory of the physical GPUs.",
+        ),
+    },
+)
 AUTOSCALE = Section(
     doc="The range within which the cloud's autoscaler chooses the number of nodes. Only allowed with C(nodes). The autoscaler counts the resource "
     "C(nvidia.com/gpu). Nodes do not advertise this resource if C(sharing.strategy) is V(mixed).",
@@ -320,6 +349,7 @@ POOL = Section(
             "C(nodes) and without C(match.model). If the model is unknown, a MIG layout is not checked until the first node has been discovered.",
         ),
         "nodes": NODES,
+        "vgpu": VGPU,
         "autoscale": AUTOSCALE,
         "gpus_per_node": integer_between(
             1,
@@ -366,6 +396,7 @@ DEFAULTS = _any_part_of(
     POOL,
     name=Text((validators.not_in_defaults("every pool has its own name"),)),
     nodes=_any_part_of(NODES, name=Text((validators.not_in_defaults("each node group has its own name"),))),
+    vgpu=_any_part_of(VGPU),
     autoscale=_any_part_of(AUTOSCALE),
     sharing=_any_part_of(
         _SHARING,
@@ -425,6 +456,8 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
             yield f"{pool.path}.autoscale: has no effect without nodes; declare both, or remove it"
         if get_nested(pool.declared, "model") is not None:
             yield f"{pool.path}.model: has no effect without nodes; existing nodes are selected by match.model, so move it to match"
+        if get_nested(pool.declared, "vgpu") is not None:
+            yield f"{pool.path}.vgpu: has no effect without nodes; declare both, or remove it"
         return
     provider = provider_of(cluster)
     for check in (size_problems, model_problems):
@@ -441,6 +474,7 @@ def node_group_problems(cluster: t.Any, pool: PoolVariables) -> Problems:
             zone_label_problems,
             entry_limit_problems,
             flavor_mismatch_problems,
+            vgpu_problems,
         ):
             yield from provider_check(provider, pool)
         yield from priority_problems(cluster, pool, provider.key)
@@ -486,11 +520,46 @@ def flavor_problems(provider: ProviderDefinition | None, pool: PoolVariables) ->
     nodes = get_nested(pool.merged, "nodes")
     other = provider.flavor_instead if provider else ""
     given = [key for key in ("flavor", other) if key and get_nested(nodes, key) is not None]
+    if get_nested(pool.merged, "vgpu") is not None:
+        for key in given:
+            yield f"{pool.path}.nodes.{key}: cannot be combined with vgpu, from which the template of the nodes is built; remove one of them"
+        return
     if isinstance(nodes, dict) and not given:
         choice = f", or set {other}" if other else ""
         yield f"{pool.path}.nodes.flavor: is missing; set the flavor of the nodes, which determines their GPUs{choice}"
     if len(given) > 1:
         yield f"{pool.path}.nodes.{other}: cannot be combined with flavor; remove one of them, because each determines the GPUs of the nodes"
+
+
+# The length of the name of a virtual machine, 80, without the release and the checksum that the name of a template also contains.
+_MAX_TEMPLATE_NAME = 40
+
+
+def vgpu_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
+    """A pool with vGPUs needs MachineSets, whole vGPUs, and the driver of vGPU guests."""
+    vgpu, path = get_nested(pool.merged, "vgpu"), f"{pool.path}.vgpu"
+    if not isinstance(vgpu, dict):
+        return
+    if provider.key != MACHINESET.key:
+        yield f"{path}: templates are built for OpenShift on vSphere (cloud: {{{MACHINESET.key}: {{}}}}), but gpu_cluster.cloud is {provider.key}; remove it"
+    if get_nested(pool.merged, "sharing", "mode") == MIG.name:
+        yield f"{pool.path}.sharing.mode: a vGPU cannot be partitioned with MIG by its node; choose a MIG-backed profile (vgpu.profile), and another mode"
+    kind = get_nested(pool.merged, "driver", "type")
+    if isinstance(kind, str) and kind != VGPU_TYPE:
+        yield f"{pool.path}.driver.type: {quote(kind)} does not work with vGPUs; set type: {VGPU_TYPE}"
+    gpus, count, mmio = get_nested(pool.merged, "gpus_per_node"), vgpu.get("count"), vgpu.get("mmio_gib")
+    if isinstance(gpus, int) and isinstance(count, int) and gpus != count:
+        yield f"{pool.path}.gpus_per_node: {gpus} differs from vgpu.count, {count}; remove it"
+    if isinstance(mmio, int) and mmio & (mmio - 1):
+        yield f"{path}.mmio_gib: {mmio} is not a power of two; set one, such as 256, or remove it"
+    name, zones = group_name(pool), get_nested(pool.merged, "nodes", "zones")
+    for zone in zones if isinstance(zones, list) else (None,):
+        member = member_name(name, zone) if isinstance(name, str) and isinstance(zone, (str, type(None))) else ""
+        if len(member) > _MAX_TEMPLATE_NAME:
+            yield (
+                f"{pool.path}.nodes.name: the template would be called {quote(member)}, which is longer than {_MAX_TEMPLATE_NAME} characters; shorten the name "
+                "or the zone"
+            )
 
 
 def zone_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:

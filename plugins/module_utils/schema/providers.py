@@ -323,13 +323,78 @@ def _machineset_name(value: str) -> str | None:
 
 
 # The cluster's own Machine API creates the nodes, so there is no other address, account or kubeconfig.
+_SHA256 = validators.matches(
+    r"sha256:[0-9a-fA-F]{64}", "is not a checksum; set sha256: and the 64 hexadecimal digits of the SHA-256"
+)
+# The settings of vCenter. Those in VSPHERE_CONNECTION are options of the modules for vSphere, the others are options of the templates.
+VSPHERE_CONNECTION = ("hostname", "port", "username", "validate_certs", "ca_cert", "proxy_host", "proxy_port")
+VSPHERE_TEMPLATE = ("folder", "url", "checksum")
+VSPHERE = Section(
+    doc="vCenter, in which templates are built for pools with C(vgpu). All keys are optional. The password is the variable C(gpu_vsphere_password).",
+    default={},
+    fields={
+        "hostname": Text(doc="Host name of vCenter. By default, the vCenter in the cluster's Infrastructure object."),
+        "port": integer_between(
+            1,
+            65535,
+            "a port is at least 1; set a larger one",
+            "a port is at most 65535; set a smaller one",
+            doc="Port of vCenter.",
+        ),
+        "username": Text(
+            doc="User name, such as C(automation@vsphere.local). By default, the environment variable C(VMWARE_USER)."
+        ),
+        "validate_certs": Boolean(
+            doc="Whether the certificates of vCenter and the ESXi hosts are verified. By default, V(true)."
+        ),
+        "ca_cert": Text(
+            doc="Path to the CA certificates of vCenter and the ESXi hosts. By default, those of the system."
+        ),
+        "proxy_host": Text(doc="Host name of an HTTP proxy for vCenter."),
+        "proxy_port": integer_between(
+            1,
+            65535,
+            "a port is at least 1; set a larger one",
+            "a port is at most 65535; set a smaller one",
+            doc="Port of that proxy.",
+        ),
+        "folder": Text(
+            doc="Folder of the templates, below the folder C(vm) of the data center or as an inventory path. It must not be the folder of the cluster's "
+            "machines.",
+            default="accel-gpu",
+        ),
+        "url": Text(
+            (validators.matches(r"https?://\S+", "is not a URL; begin it with https:// or http://"),),
+            doc="URL of the RHCOS OVA, for example on a mirror. By default, the OVA of the cluster's release.",
+        ),
+        "checksum": Text((_SHA256,), doc="SHA-256 of C(url), with the prefix C(sha256:)."),
+        "narrow_boot_images": Boolean(
+            doc="Whether a run may exclude its MachineSets from an explicit selection of boot image updates in MachineConfiguration C(cluster). If V(false) "
+            "(the default), the run fails if such a selection includes them."
+        ),
+    },
+)
+
+
+def vsphere_problems(cluster: Object) -> Problems:
+    """A URL needs a checksum, because nothing else shows that the file is complete."""
+    settings = get_nested(cluster, "cloud", "machineset", "vsphere")
+    given = {key: get_nested(settings, key) for key in ("url", "checksum")}
+    path = "gpu_cluster.cloud.machineset.vsphere"
+    if given["url"] and not given["checksum"]:
+        yield f"{path}.checksum: is missing; set the SHA-256 of url, such as sha256:9b1d..."
+    if given["checksum"] and not given["url"]:
+        yield f"{path}.checksum: has no effect without url; remove it, or set url"
+
+
 MACHINESET = ProviderDefinition(
     key="machineset",
     title="OpenShift's Machine API",
     doc="Set this key if the Machine API of the cluster (OpenShift) creates the nodes. An empty map (C({})) is sufficient.",
     module="machineset",
     cloud_fields={
-        "namespace": Text((validators.dns_label,), doc="Namespace of the MachineSets.", default=MACHINE_API_NAMESPACE)
+        "namespace": Text((validators.dns_label,), doc="Namespace of the MachineSets.", default=MACHINE_API_NAMESPACE),
+        "vsphere": VSPHERE,
     },
     connection_options=("namespace",),
     nodes_fields={

@@ -467,7 +467,7 @@ def os_tag(value: str) -> str | None:
 # The schema of `rollout`: how a change to sharing is rolled out to the nodes of a pool.
 
 NONE, GPU_PODS, ALL = "none", "gpu-pods", "all"
-IDLE_FIRST, BY_NAME = "idle-first", "name"
+IDLE_FIRST, LAST_NAME_FIRST = "idle-first", "name"
 ROLLBACK, LEAVE = "rollback", "leave"
 
 _DAY = 24 * 3600
@@ -532,7 +532,7 @@ ROLLOUT = Section(
         ),
         "order": Choice(
             doc="With V(idle-first), the nodes with the fewest pods to evict are changed first. With V(name), the nodes are changed in order of their names.",
-            known=(IDLE_FIRST, BY_NAME),
+            known=(IDLE_FIRST, LAST_NAME_FIRST),
             default=IDLE_FIRST,
         ),
         "limit": NodeAmount(

@@ -24,6 +24,7 @@ from ..core.errors import InvalidOptions
 from ..core.messages import MAX_LISTED, abbreviate, option_of_role
 from ..core.yaml_text import render_yaml
 from ..kube.errors import ApiError
+from ..kube.fields import owned_keys
 from ..kube.paths import NODES, collection_path, object_path
 from ..nodes.impact import (
     LABELS,
@@ -513,7 +514,7 @@ def device_plugin_entries(
     Entries of other field managers, and entries that a node label still selects, are kept. An existing ConfigMap never becomes empty.
     """
     actual: dict[str, str] = dict((configmap or {}).get("data") or {})
-    owned = _owned_keys(configmap) & set(actual)
+    owned = owned_keys(configmap or {}) & set(actual)
     if configmap is not None and not desired and not any(key in named or key not in owned for key in actual):
         desired = WHOLE
     added = {key: text for key, text in sorted(desired.items()) if actual.get(key) != text}
@@ -554,19 +555,9 @@ def mig_entries(
     )
 
 
-def _owned_keys(configmap: ConfigMap | None) -> set[str]:
-    """The keys that only this field manager has written."""
-    owned: set[str] = set()
-    foreign: set[str] = set()
-    for entry in ((configmap or {}).get("metadata") or {}).get("managedFields") or ():
-        keys = {field[2:] for field in ((entry.get("fieldsV1") or {}).get("f:data") or {}) if field.startswith("f:")}
-        (owned if entry.get("manager") == FIELD_MANAGER else foreign).update(keys)
-    return owned - foreign
-
-
 def _foreign_entries(configmap: ConfigMap | None) -> frozenset[str]:
     """The entries of the device plugin's ConfigMap that other managers have written."""
-    return frozenset((configmap or {}).get("data") or {}) - _owned_keys(configmap)
+    return frozenset((configmap or {}).get("data") or {}) - owned_keys(configmap or {})
 
 
 class SharingConfigMaps:

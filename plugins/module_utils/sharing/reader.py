@@ -37,11 +37,12 @@ from ..sharing_modes.mig import Layout, fit_error, format_layout
 from .change_plan import EVERYTHING, PRESENT, ChangePlan, ConfigMaps, Scope, SharingConfigMaps, plan_sharing_changes
 
 if t.TYPE_CHECKING:
+    from ..catalog.taints import Toleration
     from ..core.waits import Progress
     from ..kube.client import Client
     from ..kube.lease import Lease
     from ..nodes.node_check import Patch
-    from ..pools.plan import Membership, Plan, PoolPlan, Toleration
+    from ..pools.plan import Membership, Plan, PoolPlan
 
 # Reads the cluster and compares it with the pools: finds the required changes, and the layouts, demands and taints that cannot be applied.
 

@@ -27,7 +27,7 @@ from ..nodes.node_check import (
     Patch,
     check_node,
     cordon_edit,
-    merge_patch,
+    node_merge_patch,
     not_ready_message,
     pause_clients,
     paused_operands,
@@ -519,7 +519,7 @@ def cordon_patch(node: Node, reason: str) -> Patch | None:
     spec, annotations = ({}, {}) if node.has_taint(STARTUP_TAINT_KEY) else cordon_edit(node, reason)
     if node.has_taint(FAILED_KEY):
         spec["taints"] = _taints_without(node, FAILED_KEY)
-    return merge_patch(node, spec, annotations)
+    return node_merge_patch(node, spec, annotations)
 
 
 def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = True) -> Patch | None:
@@ -534,7 +534,7 @@ def uncordon_patch(node: Node, failure: str | None = None, *, verified: bool = T
     keys = {FAILED_KEY, STARTUP_TAINT_KEY} if verified and not failure else {FAILED_KEY}
     if any(node.has_taint(key) for key in keys):
         spec["taints"] = _taints_without(node, *keys)
-    return resume_clients(node, merge_patch(node, spec, annotations))
+    return resume_clients(node, node_merge_patch(node, spec, annotations))
 
 
 def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
@@ -543,7 +543,7 @@ def quarantine_patch(node: Node, reason: str, message: str) -> Patch | None:
     taints = [*_taints_without(node, FAILED_KEY), taint]
     spec: Patch = {} if taints == [dict(actual) for actual in node.taints] else {"taints": taints}
     note = message[:MAX_REASON]
-    return merge_patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
+    return node_merge_patch(node, spec, {} if node.annotations.get(FAILED_KEY) == note else {FAILED_KEY: note})
 
 
 def rollback_patch(node: Node, good: LastGood) -> Patch | None:

@@ -13,7 +13,6 @@ from ..catalog import names
 from ..catalog.names import (
     DEVICE_PLUGIN_CONFIGMAP,
     DRIVER_LICENSE_FIELDS,
-    FIELD_MANAGER,
     LICENSE_FIELDS,
     LICENSE_TOKEN_KEY,
     LICENSING_CONFIG,
@@ -32,7 +31,7 @@ from ..core.yaml_text import is_empty_yaml
 from ..gpu_operator.cluster_policy import DRIVER_KIND, is_managed_driver, recorded_tolerations
 from ..helm.release import marker_path
 from ..kube.errors import ApiError, patch_object
-from ..kube.fields import is_deleting, is_written
+from ..kube.fields import is_deleting, is_written, without_own_entries
 from ..kube.objects import Permission
 from ..kube.paths import NAMESPACES, NODE_FEATURE_DISCOVERY, PODS, Kind, known_kind, object_path
 from ..nodes.mig import is_standard_entry
@@ -288,8 +287,7 @@ def without_own_tolerations(item: Document) -> Object | None:
     current = get_nested(item, *WORKER_TOLERATIONS) or []
     kept = [entry for entry in current if toleration_identity(entry) not in own]
     metadata: Object = {"annotations": {OWNED_TOLERATIONS_ANNOTATION: None}}
-    others = [entry for entry in item["metadata"].get("managedFields") or [] if entry.get("manager") != FIELD_MANAGER]
-    patch: Object = {"metadata": {**metadata, "managedFields": others or [{}]}}
+    patch: Object = {"metadata": {**metadata, "managedFields": without_own_entries(item)}}
     return {**patch, "spec": {"operand": {"workerTolerations": kept}}} if kept != current else patch
 
 

@@ -29,7 +29,16 @@ from ..core.messages import MAX_LISTED, MAX_NAMED, abbreviate, abbreviate_nodes
 from ..core.values import Document, Object, apply_merge_patch
 from ..core.waits import Outcome, Progress, StateTimer, WaitOptions, is_fatal, run_bounded
 from ..kube.errors import ApiError
-from ..kube.fields import child, is_created_by_collection, is_written, owned_by
+from ..kube.fields import (
+    child,
+    is_created_by_collection,
+    is_own_entry,
+    is_written,
+    managed_fields,
+    owned_by,
+    owned_keys,
+    without_own_entries,
+)
 from ..kube.objects import NOT_CHECKED
 from ..kube.paths import NODES
 from ..nodes.node import Node, parse_node
@@ -88,8 +97,7 @@ def unmark_patch(live: Document) -> Object | None:
     if own_annotations(live):
         metadata["annotations"] = dict.fromkeys(own_annotations(live))
     if is_written(live):
-        # The server ignores an empty list; one empty entry removes all managers.
-        metadata["managedFields"] = [entry for entry in _managers(live) if not _is_own(entry)] or [{}]
+        metadata["managedFields"] = without_own_entries(live)
     return {"metadata": metadata}
 
 
@@ -100,18 +108,16 @@ def applied_labels(live: Document) -> set[str]:
 
 def split_keys(configmap: Document) -> tuple[list[str], list[str]]:
     """The keys of a ConfigMap that only the collection has written, and the foreign keys."""
-    own: set[str] = set()
-    foreign: set[str] = set()
-    for entry in _managers(configmap):
-        keys = {name[2:] for name in child(entry.get("fieldsV1") or {}, "data") if name.startswith("f:")}
-        (own if _is_own(entry) else foreign).update(keys)
+    own = owned_keys(configmap)
     present = sorted({**(configmap.get("data") or {}), **(configmap.get("binaryData") or {})})
-    return [key for key in present if key in own - foreign], [key for key in present if key not in own - foreign]
+    return [key for key in present if key in own], [key for key in present if key not in own]
 
 
 def has_foreign_entries(configmap: Document) -> bool:
     """Whether another manager has written an entry; only needs the metadata of the ConfigMap."""
-    return any(not _is_own(entry) and child(entry.get("fieldsV1") or {}, "data") for entry in _managers(configmap))
+    return any(
+        not is_own_entry(entry) and child(entry.get("fieldsV1") or {}, "data") for entry in managed_fields(configmap)
+    )
 
 
 def spec_managers(live: Document) -> list[str]:
@@ -119,18 +125,10 @@ def spec_managers(live: Document) -> list[str]:
     return sorted(
         {
             str(entry.get("manager"))
-            for entry in _managers(live)
-            if not _is_own(entry) and not entry.get("subresource") and child(entry.get("fieldsV1") or {}, "spec")
+            for entry in managed_fields(live)
+            if not is_own_entry(entry) and not entry.get("subresource") and child(entry.get("fieldsV1") or {}, "spec")
         }
     )
-
-
-def _managers(live: Document) -> list[Object]:
-    return live["metadata"].get("managedFields") or []
-
-
-def _is_own(entry: Document) -> bool:
-    return entry.get("manager") == FIELD_MANAGER
 
 
 # Collects the objects that were removed (or would be removed in check mode), and the kept objects with the reasons (pure).

@@ -12,12 +12,11 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.core import yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig as written
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig_parted
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig_parted, modes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing
 from lab.agents import AgentCase, run_nvidia, run_simulator
 from plugins.module_utils.catalog import models
-from plugins.module_utils.sharing_modes import mig as placement
+from plugins.module_utils.sharing_modes import mig
 from tests.integration.agents import agent_cases
 
 GPUS = 2
@@ -37,7 +36,7 @@ SHARED = [
 def node(model: models.Model, sharing: Sharing) -> AgentCase:
     """Return a case that applies the configurations of a pool with this sharing."""
     machine = agent_cases.hardware(model, GPUS)
-    config = yaml_text.render_yaml(device_plugin.device_plugin_config(sharing))
+    config = yaml_text.render_yaml(modes.device_plugin_config(sharing))
     if not sharing.layout:
         return AgentCase(machine, config=config)
     content = mig_parted.entry(sharing.layout, GPUS)
@@ -69,7 +68,7 @@ def test_sharing_without_mig() -> None:
 @pytest.mark.parametrize("model", CAPABLE, ids=lambda model: model.key)
 def test_mig(model: models.Model, rng: random.Random) -> None:
     """All GPUs with the same layout, only one GPU with a layout, or different layouts; with and without sharing."""
-    known = [dict(counts) for counts in placement.all_layouts(agent_cases.geometry_of(model))]
+    known = [dict(counts) for counts in mig.all_layouts(agent_cases.geometry_of(model))]
     uniform = [counts for counts in known if len(counts) == 1]
     layouts: list[tuple[Any, str]] = [(rng.choice(uniform), "single") for _number in range(3)]
     layouts += [(rng.choice(known), "mixed") for _number in range(3)]

@@ -17,7 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig
 from lab.agents import AgentCase, AgentOutput, run_nvidia, run_simulator
 from lab.api import Object
 from plugins.module_utils.catalog import models
-from plugins.module_utils.sharing_modes import mig as placement
+from plugins.module_utils.sharing_modes import mig
 from plugins.module_utils.sharing_modes.mig import Counts
 from tests.helpers.mig import GEOMETRIES
 from tests.integration.agents import agent_cases
@@ -60,7 +60,7 @@ def _valid_positions(case: AgentCase, output: AgentOutput) -> bool:
         taken = 0
         for device in devices:
             name, _at, start = device.partition("@")
-            mask = placement.mask(int(start), known[name]["size"])
+            mask = mig.mask(int(start), known[name]["size"])
             if int(start) not in known[name]["starts"] or taken & mask:
                 return False
             taken |= mask
@@ -81,7 +81,7 @@ def compare(cases: list[AgentCase]) -> list[AgentOutput]:
 
 def check_maximal_layouts(model: models.Model) -> None:
     """mig-parted creates every maximal layout, for both strategies by which the driver chooses positions."""
-    every = placement.maximal(agent_cases.geometry_of(model))
+    every = mig.maximal(agent_cases.geometry_of(model))
     cases = [
         applied(agent_cases.hardware(model), counts, first_fit=first_fit)
         for counts, first_fit in itertools.product(every, (False, True))
@@ -110,26 +110,26 @@ def test_maximal_layouts_of_an_a30() -> None:
 def test_random_layouts(model: models.Model, rng: random.Random) -> None:
     """Planner, simulator and NVIDIA agree on layouts that fit or do not fit, with and without existing devices."""
     geometry = agent_cases.geometry_of(model)
-    known = placement.all_layouts(geometry)
+    known = mig.all_layouts(geometry)
     demands, cases = [], []
     for _number in range(12):
         demand = Counter(rng.choice(known))
         demand[rng.choice(geometry.profiles).name] += rng.choice((0, 1, 1))
         # mig-parted tries every order of devices that do not fit, which takes minutes with many devices.
-        if demand.total() > 6 and not placement.fits(geometry, demand):
+        if demand.total() > 6 and not mig.fits(geometry, demand):
             continue
         before = {0: agent_cases.devices(model, rng.choice(known))} if rng.random() < 0.5 else {}
         demands.append(demand)
         cases.append(applied(agent_cases.hardware(model), +demand, mig=before))
     for demand, output in zip(demands, compare(cases), strict=True):
-        assert (output.applied == ("",)) == placement.fits(geometry, demand), demand
+        assert (output.applied == ("",)) == mig.fits(geometry, demand), demand
 
 
 def test_all_entries_of_the_configuration_are_accepted() -> None:
     """The configuration has the usual entries (instead of NVIDIA's) of all models, and entries of pools."""
     entries = mig_parted.default_entries([(model.pci_ids, GEOMETRIES[model.key]) for model in CAPABLE])
     for model in CAPABLE:
-        for counts in placement.maximal(agent_cases.geometry_of(model)):
+        for counts in mig.maximal(agent_cases.geometry_of(model)):
             content = mig_parted.entry(written.parse_layout(dict(counts)), 8)
             entries[mig_parted.entry_name(content)] = content
     text = mig_parted.render_configuration(entries)

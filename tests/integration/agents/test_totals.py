@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import GPUS_ANNOTATION
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.report import data as report_data
+from ansible_collections.accel.gpu.plugins.module_utils.report import data
 from lab.agents import AgentCase, AgentOutput, run_simulator
 from plugins.module_utils.catalog import models
 from tests.integration.agents.agent_cases import devices, geometry_of, hardware
@@ -45,9 +45,9 @@ def test_totals_are_physical_gpus_in_every_mode_of_every_model() -> None:
     wrong = []
     for recorded in ({}, {GPUS_ANNOTATION: str(GPUS)}):
         nodes = [node(name, output, recorded) for name, output in zip(names, run_simulator(cases), strict=True)]
-        results = [report_data.node_result(one, None) for one in nodes]
+        results = [data.node_result(one, None) for one in nodes]
         wrong += [(one["name"], one["gpus"]) for one in results if one["gpus"] != GPUS]
-        actual = report_data.cluster_result(nodes, results)
+        actual = data.cluster_result(nodes, results)
         if not wrong:
             assert actual["totals"]["gpus"] == GPUS * len(nodes)
             assert sum(model["gpus"] for model in actual["models"].values()) == GPUS * len(nodes)

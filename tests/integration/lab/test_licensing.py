@@ -22,7 +22,7 @@ from tests.helpers.polling import until
 
 from .conftest import OwnLab, temporary_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.usual(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.sampled(8, group="licenses in the lab"), pytest.mark.usual(120)]
 
 NAMESPACE, SECRET = "gpu-operator", "licensing-config"
 SECRET_PATH = f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}"
@@ -245,7 +245,6 @@ def test_a_killed_copy_leaves_the_file(site: Site) -> None:
     site.await_status("vgpu-1", "Licensed")
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -270,7 +269,6 @@ def test_faults(site: Site, fault: str, reason: str) -> None:
     assert site.await_status("vgpu-1", "Licensed")["since"] >= state["since"]
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("config", "token", "reason"),
     [

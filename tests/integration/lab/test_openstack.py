@@ -22,7 +22,7 @@ from tests.helpers.polling import until
 
 from .conftest import OwnLab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.sampled(8, group="OpenStack in the lab")]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ from tests.helpers.polling import BUSY
 
 from .conftest import OwnLab
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.sampled(8, group="use of the lab")]
 
 OPERATOR_SECONDS = 90.0
 _PATCH = "kubectl patch clusterpolicy cluster-policy --type=merge --patch "

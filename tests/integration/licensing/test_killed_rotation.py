@@ -79,7 +79,7 @@ def two_nodes(all_nodes: Scenario) -> Scenario:
     return Scenario(all_nodes.licensing, all_nodes.nodes[:2])
 
 
-@pytest.mark.sampled(1, group="whole runs")
+@pytest.mark.sampled(1, group="killed runs")
 @pytest.mark.usual(90)
 def test_a_rotation_may_be_killed_anywhere(all_nodes: Scenario, tmp_path: Path, rng: random.Random) -> None:
     # At least: the Secret, the Lease, and four commands for each node.

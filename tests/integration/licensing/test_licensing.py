@@ -18,7 +18,12 @@ from tests.helpers.planted_secrets import Planted, Shown
 from tests.helpers.polling import until
 from tests.labs import Lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.sampled(3, group="licensing"),
+    pytest.mark.usual(60),
+    pytest.mark.timeout(900),
+]
 
 
 @pytest.mark.sampled(1, group="whole runs of licensing")
@@ -78,7 +83,6 @@ def test_unusable_tokens_are_refused_before_any_change(licensing: Licensing, opt
     assert licensing.secret() == before
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("cut", "message"),
     [(-300, None), (60, "has 2 parts instead of 3"), (20, "has 1 part instead of 3")],
@@ -131,7 +135,6 @@ def problem_of(licensing: Licensing, node: str) -> str:
     return str(next(entry["problem"] for entry in actual if entry["name"] == node))
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fault", "message"),
     [

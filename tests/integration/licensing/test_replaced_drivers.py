@@ -13,7 +13,7 @@ from tests.helpers.polling import until
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.sampled(1, group="modules of licensing"),
+    pytest.mark.sampled(3, group="licensing"),
     pytest.mark.usual(60),
     pytest.mark.timeout(900),
 ]

@@ -12,7 +12,12 @@ import pytest
 from tests.helpers.licensing import FIRST_HOST, NEW_HOST, Licensing
 from tests.helpers.polling import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.usual(60), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.sampled(3, group="licensing"),
+    pytest.mark.usual(60),
+    pytest.mark.timeout(900),
+]
 
 
 def run_gpu_pod(licensing: Licensing, name: str, node: str, **fields: Any) -> None:

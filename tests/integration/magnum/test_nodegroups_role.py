@@ -33,7 +33,7 @@ def own(magnum: Magnum, **args: Any) -> dict[str, Any]:
     return done
 
 
-@pytest.mark.sampled(1, group="killed groups")
+@pytest.mark.sampled(1, group="killed runs")
 @pytest.mark.usual(60)
 def test_a_group_moves_to_another_flavor_and_is_deleted(magnum: Magnum) -> None:
     name = magnum.named("g")

@@ -102,7 +102,7 @@ def test_a_second_run_sends_four_requests(cluster: Cluster) -> None:
     ]
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 @pytest.mark.parametrize("sharing", [X4, RENAMED])
 def test_check_mode_predicts_the_run(cluster: Cluster, sharing: dict[str, Any]) -> None:
     before = {name: settled(node) for name, node in cluster.nodes().items()}
@@ -115,14 +115,14 @@ def test_check_mode_predicts_the_run(cluster: Cluster, sharing: dict[str, Any]) 
     assert shared(cluster, sharing, check=True)["changed"] is False
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_a_new_entry_crashes_no_device_plugin(cluster: Cluster) -> None:
     restarts = cluster.restarts()
     shared(cluster, {**X4, "replicas": 5})
     assert cluster.restarts() == restarts
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_without_the_refresh_device_plugins_crash(cluster: Cluster) -> None:
     restarts = cluster.restarts()
     with mock.patch.object(rollout, "refresh_configmaps", return_value=0):
@@ -179,7 +179,7 @@ def test_a_taint_that_the_policy_does_not_tolerate_is_held_back(cluster: Cluster
     assert cluster.run(gpu_sharing.main, gpu_pools=pools)["changed"] is False
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_an_entry_that_another_node_names_stays(cluster: Cluster) -> None:
     shared(cluster, X4)
     (old,) = {node["metadata"]["labels"][CONFIG_LABEL] for name, node in cluster.nodes().items() if name == "t4-1"}
@@ -196,7 +196,7 @@ def test_an_entry_that_another_node_names_stays(cluster: Cluster) -> None:
     assert "theirs" in cluster.entries()
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_a_crashing_device_plugin_is_reported_with_node_and_reason(cluster: Cluster) -> None:
     cluster.lab.command("fault", "inject", "plugin-crash", "--nodes", "t4-2")
     result = shared(cluster, X4, wait_timeout=8)
@@ -211,7 +211,7 @@ def test_a_crashing_device_plugin_is_reported_with_node_and_reason(cluster: Clus
     assert shared(cluster, X4)["gpu_sharing"]["pools"]["notebooks"]["verified"] == len(t4(cluster))
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_labels_that_nfd_has_dropped_are_repaired(cluster: Cluster) -> None:
     """NFD's master updates a node only when one of its NodeFeatures changes."""
     shared(cluster, X4)
@@ -223,7 +223,7 @@ def test_labels_that_nfd_has_dropped_are_repaired(cluster: Cluster) -> None:
     assert shared(cluster, X4)["changed"] is False
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_a_node_that_is_not_ready_does_not_delay_the_others(cluster: Cluster) -> None:
     cluster.lab.command("fault", "inject", "node-not-ready", "--nodes", "t4-3")
     cluster.until(
@@ -241,7 +241,7 @@ def test_a_node_that_is_not_ready_does_not_delay_the_others(cluster: Cluster) ->
     assert "t4-3" in str(result["warnings"])
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_a_missing_gpu_fails_at_once(cluster: Cluster) -> None:
     pools = cluster.pools({"name": "notebooks", "sharing": NONE, "gpus_per_node": 2})
     result = cluster.run(gpu_sharing.main, gpu_pools=pools, wait_timeout=60)
@@ -249,7 +249,7 @@ def test_a_missing_gpu_fails_at_once(cluster: Cluster) -> None:
     assert "has 1 GPU(s), but gpus_per_node is 2" in result["msg"]
 
 
-@pytest.mark.sampled(1, group="failures of a change")
+@pytest.mark.sampled(1, group="faults of a rolling update")
 def test_without_wait_the_nodes_are_labeled(cluster: Cluster) -> None:
     result = shared(cluster, X4, wait=False)
     assert result["changed"] is True

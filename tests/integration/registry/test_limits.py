@@ -105,7 +105,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "_PAUSES", (0.5, 1.0))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_copy_waits(registries: Registries, step: str, form: str) -> None:
@@ -118,7 +118,7 @@ def test_a_copy_waits(registries: Registries, step: str, form: str) -> None:
     assert {client.digest(f"{registries.unique}/destination", tag) for tag in ("1", "2")} == {digest}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.usual(40)
 @pytest.mark.parametrize("form", ["seconds", "nothing"])
 @pytest.mark.parametrize("step", STEPS)

@@ -125,7 +125,7 @@ def site(registries: Registries, tmp_path: Path) -> Iterator[Site]:
     registries.network().heal()
 
 
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.usual(150)
 def test_a_site_runs_from_the_mirror_alone(site: Site) -> None:
     destinations = site.publish()
@@ -235,7 +235,7 @@ def missing_parts(client: RegistryClient, repository: str, tag: str) -> list[str
     return missing
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.usual(60)
 @pytest.mark.parametrize("moment", range(1, MOMENTS + 1))
 def test_a_mirror_is_killed(site: Site, durations: list[float], moment: int) -> None:

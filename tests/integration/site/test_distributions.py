@@ -73,7 +73,7 @@ def toolkit_paths(cluster: Cluster) -> dict[str, str]:
 
 
 @pytest.mark.usual(100)
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_an_example_works_on_its_distribution(lab: Lab, tmp_path: Path, distribution: str) -> None:
     variables = example(distribution)

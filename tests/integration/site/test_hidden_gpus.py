@@ -48,7 +48,7 @@ def site(cluster: Cluster, pools: list[dict[str, Any]], name: str = "site", **va
 
 @pytest.mark.timeout(900)
 @pytest.mark.usual(200)
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_a_taint_without_a_toleration_hides_a_pool(lab: Lab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(yaml.safe_dump({"groups": GROUPS}))
@@ -85,7 +85,7 @@ def test_a_taint_without_a_toleration_hides_a_pool(lab: Lab, tmp_path: Path) -> 
 
 @pytest.mark.timeout(600)
 @pytest.mark.usual(60)
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_a_node_that_is_discovered_during_the_run_is_configured(lab: Lab, tmp_path: Path) -> None:
     """The wait for the other nodes ends early, and the new node is no failure."""
     fleet = tmp_path / "fleet.yaml"
@@ -117,7 +117,7 @@ def test_a_node_that_is_discovered_during_the_run_is_configured(lab: Lab, tmp_pa
 
 @pytest.mark.timeout(600)
 @pytest.mark.usual(120)
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_site_replaces_configurations_that_do_not_exist(lab: Lab, tmp_path: Path) -> None:
     """The device plugin and gpu-feature-discovery fail on all nodes; one node has never been labeled by the latter."""
     fleet = tmp_path / "fleet.yaml"

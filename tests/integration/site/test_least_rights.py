@@ -116,7 +116,7 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
 
 
 @pytest.mark.usual(8)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("playbook", sorted({*rbac.playbooks()} - NEED_A_POOL))
 def test_without_rights_a_playbook_names_the_missing_right_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
@@ -192,7 +192,7 @@ CASES: list[tuple[str, str, str, Any]] = [
 
 
 @pytest.mark.usual(4)
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("playbook", "resource", "verb", "main"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES]
 )

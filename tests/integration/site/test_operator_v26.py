@@ -17,7 +17,7 @@ from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.labs import LAB, Lab
 from tests.programs import run
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.usual(80), pytest.mark.sampled(2, group="runs of site")]
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.usual(80), pytest.mark.sampled(1, group="whole runs")]
 
 PINNED, OLDER = "v25.10.1", "v25.3.2"
 STANDARD, OWN = "default-mig-parted-config", "accel-gpu-mig-parted"

@@ -163,7 +163,7 @@ def test_the_second_host_of_one_cluster_is_refused(scenario: Scenario) -> None:
     assert (scenario.recorded(), scenario.releases()) == ("prod", 1)
 
 
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_settings_that_lead_helm_to_another_cluster_are_refused_before_any_change(scenario: Scenario) -> None:
     variable, value = "HELM_KUBEAPISERVER", scenario.other.url
     hosts = {
@@ -224,7 +224,7 @@ def play_of(role: str, defaults: dict[str, Any], path: Path) -> str:
 
 
 @pytest.mark.usual(30)
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_the_environment_of_the_play_is_that_of_helm(scenario: Scenario, tmp_path: Path) -> None:
     """Regression: helm had the address and the token of the environment in which ansible-playbook was started."""
     name, releases = scenario.recorded(), scenario.releases()
@@ -244,7 +244,7 @@ def test_the_environment_of_the_play_is_that_of_helm(scenario: Scenario, tmp_pat
 
 
 @pytest.mark.usual(50)
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_defaults_of_the_play_do_not_lead_helm_to_another_cluster(scenario: Scenario, tmp_path: Path) -> None:
     """The last test of this cluster, since it uninstalls."""
     bb = scenario.other.kubeconfig(tmp_path / "bb", "bb")

@@ -133,7 +133,7 @@ def test_a_second_run_sends_no_write_request(first: FirstRuns, lab: Lab) -> None
     assert len(requests) > 5
 
 
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_changed_pools_are_previewed_and_changed(first: FirstRuns, lab: Lab) -> None:
     pools = [dict(pool) for pool in POOLS]
     pools[0]["sharing"] = {"mode": "time-slicing", "replicas": 8}
@@ -149,7 +149,7 @@ def test_changed_pools_are_previewed_and_changed(first: FirstRuns, lab: Lab) -> 
     run_playbook(SITE, environ=lab.env).require_success()
 
 
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.usual(60)
 def test_sharing_goes_from_four_to_eight_to_none_and_no_other_node_changes(first: FirstRuns, lab: Lab) -> None:
     for sharing, shares in (

@@ -158,7 +158,7 @@ def shows(output: str, text: str) -> bool:
     return "".join(text.split()) in "".join(output.replace("\\", "").split())
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.usual(6)
 @pytest.mark.parametrize(
     ("playbook", "answers", "message"),
@@ -194,7 +194,7 @@ _SITE = yaml.safe_load((REPO / "playbooks" / "site.yml").read_text())[1]
 TAGS = sorted(_tags([*_SITE["roles"], *_SITE["tasks"]]))
 
 
-@pytest.mark.sampled(2, group="tags of site")
+@pytest.mark.sampled(1, group="tags of site")
 @pytest.mark.usual(6)
 @pytest.mark.parametrize("tag", TAGS)
 def test_a_misspelled_variable_fails_with_every_tag(tmp_path: Path, tag: str) -> None:
@@ -220,7 +220,7 @@ STARTED_LATE = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.usual(6)
 @pytest.mark.parametrize(("playbook", "answers", "message"), STARTED_LATE)
 def test_a_run_that_starts_after_the_checks(

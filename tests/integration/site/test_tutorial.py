@@ -94,7 +94,7 @@ def reader() -> Iterator[Shell]:
             shutil.rmtree(FOLDER, ignore_errors=True)
 
 
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.usual(150)
 def test_a_newcomer_can_follow_the_tutorial(request: pytest.FixtureRequest) -> None:
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():

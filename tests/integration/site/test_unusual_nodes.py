@@ -55,7 +55,7 @@ def require_reasons(listed: list[dict[str, str]]) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.usual(100)
-@pytest.mark.sampled(2, group="runs of site")
+@pytest.mark.sampled(1, group="whole runs")
 def test_unusual_nodes_are_listed_without_delay(lab: Lab, tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(yaml.safe_dump({"groups": GROUPS}))

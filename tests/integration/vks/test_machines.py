@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client as iam
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client
 from ansible_collections.accel.gpu.plugins.modules import vks_kubeconfig, vks_nodegroup
 from lab import cloud_requests
 from lab.layout import Lab as LabLayout
@@ -34,7 +34,7 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 def reconcile(lab: Lab, **more: Any) -> Object:
     """The result of vks_nodegroup for the group train."""
-    iam.TOKENS.clear()
+    vks_client.TOKENS.clear()
     args = {"cluster": lab.name, "name": "train", "confirm": [lab.name], "wait_sleep": 1, "wait_timeout": 400, **more}
     done = run_module(vks_nodegroup.main, args, env=lab.env)
     assert not done.get("failed"), done["msg"]
@@ -69,7 +69,7 @@ def deploy(users: Users) -> None:
 @pytest.mark.usual(45)
 def test_pods_move_to_the_replacing_group(cloud: Lab, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
-    iam.TOKENS.clear()
+    vks_client.TOKENS.clear()
     created = run_module(vks_kubeconfig.main, {"cluster": cloud.name, "dest": str(kubeconfig)}, env=cloud.env)
     assert created["changed"], created
     reached = {"kubeconfig": str(kubeconfig)}

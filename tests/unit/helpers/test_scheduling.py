@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
+from tests.programs import REPO
 from tests.scheduling import DRAWN_FILES, files_left_out, machine_slot
 
 PATIENCE = 10.0
@@ -52,12 +54,25 @@ def test_no_test_starts_before_one_that_waits_to_run_alone(tmp_path: Path) -> No
 
 
 def test_the_seed_draws_whole_files() -> None:
-    pattern, count = next(iter(DRAWN_FILES.items()))
-    files = {pattern.replace("*", name) for name in "abcdefgh"}
-    others = {"tests/integration/modules/test_a.py", "tests/unit/test_b.py"}
-    draws = [files_left_out(files | others, seed) for seed in range(20)]
-    assert {len(draw) for draw in draws} == {len(files) - count}
+    folders = [f"tests/integration/{name}/" for name in ("one_cloud", "another_cloud")]
+    files = {f"{folder}test_{name}.py" for folder in folders for name in "abcdefgh"}
+    always = {"tests/integration/test_a.py", "tests/unit/test_b.py", "tests/faults/test_c.py"}
+    count = DRAWN_FILES[r"tests/integration/(\w+)/test_\w+\.py"]
+    draws = [files_left_out(files | always, seed) for seed in range(40)]
     assert all(draw <= files for draw in draws)
+    # Each folder has its own draw, also one that DRAWN_FILES does not name.
+    assert {
+        len([name for name in files - draw if name.startswith(folder)]) for draw in draws for folder in folders
+    } == {count}
     # Each file is run with some seed.
     assert set.intersection(*draws) == set()
-    assert files_left_out(files | others, 3) == draws[3]
+    # A file with many tests has no better chance.
+    assert files_left_out([*files, *sorted(files)[:1] * 50, *always], 3) == draws[3]
+
+
+def test_each_pattern_draws_one_of_its_files() -> None:
+    files = [path.relative_to(REPO).as_posix() for path in (REPO / "tests" / "integration").rglob("test_*.py")]
+    for seed in range(20):
+        drawn = {*files} - files_left_out(files, seed)
+        assert [pattern for pattern in DRAWN_FILES if not any(re.fullmatch(pattern, name) for name in drawn)] == []
+        assert {name.split("/")[2] for name in drawn} == {name.split("/")[2] for name in files}

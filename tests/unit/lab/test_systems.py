@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases as cuda
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases
 from lab.layout import LAB
 from lab.systems import CUDA_OF_BRANCH
 
@@ -27,8 +27,10 @@ def test_the_gpus_that_a_cuda_version_supports() -> None:
     least = {int(major): (int(high), int(low)) for major, high, low in re.findall(r"(\d+): (\d+)\.(\d+)", table)}
     assert least
     for major, compute in least.items():
-        assert cuda.runs_on_cuda((major, 0), compute)
-        assert not cuda.runs_on_cuda((major, 0), (compute[0], compute[1] - 1) if compute[1] else (compute[0] - 1, 9))
-    assert not cuda.runs_on_cuda((max(least), 0), (0, 0))
+        assert releases.runs_on_cuda((major, 0), compute)
+        assert not releases.runs_on_cuda(
+            (major, 0), (compute[0], compute[1] - 1) if compute[1] else (compute[0] - 1, 9)
+        )
+    assert not releases.runs_on_cuda((max(least), 0), (0, 0))
     # The collection knows no further version.
-    assert all(cuda.runs_on_cuda((major, 0), (0, 0)) for major in range(20) if major not in least)
+    assert all(releases.runs_on_cuda((major, 0), (0, 0)) for major in range(20) if major not in least)

@@ -49,6 +49,7 @@ def rendered(tmp_path: Path, answers: dict[str, Any], *more: str) -> dict[str, A
     return {item["kind"]: item for item in yaml.safe_load_all((tmp_path / "objects.yml").read_text())}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usual(4)
 @pytest.mark.parametrize(
     ("user", "context"),
@@ -66,6 +67,7 @@ def test_answers_of_a_survey(tmp_path: Path, user: Any, context: dict[str, int])
     } == context
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usual(4)
 @pytest.mark.parametrize(
     ("distribution", "answers", "problems"),

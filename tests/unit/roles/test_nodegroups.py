@@ -46,6 +46,7 @@ LIVE = {
 EXTRA = {"name": "extra", "node_count": 2, "state": "absent"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usual(4)
 @pytest.mark.parametrize(
     ("actual", "groups"),
@@ -107,6 +108,7 @@ CHECKS: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usual(6)
 @pytest.mark.parametrize("arguments", [[], ["--check"]], ids=["run", "check mode"])
 def test_when_the_operator_is_checked(tmp_path: Path, arguments: list[str]) -> None:

@@ -30,6 +30,7 @@ def play(folder: Path, *arguments: str, **variables: str) -> PlaybookRun:
     return run_playbook(str(playbook), environ=environ, inventory=inventory, arguments=arguments)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usual(8)
 @pytest.mark.parametrize(("runs", "arguments"), [(2, ()), (1, ("--check", "--diff"))], ids=["run", "check"])
 def test_the_page_is_written_and_is_no_change(tmp_path: Path, runs: int, arguments: tuple[str, ...]) -> None:
@@ -50,6 +51,7 @@ def test_the_page_is_written_and_is_no_change(tmp_path: Path, runs: int, argumen
     assert "Cannot reach the cluster" in body.text
 
 
+@pytest.mark.sampled(1, group="files of a report")
 @pytest.mark.usual(8)
 def test_the_mode_of_a_file_is_kept_only_for_its_owner(tmp_path: Path) -> None:
     files = {"gpu_report_path": tmp_path / "fleet.json", "gpu_report_html_path": tmp_path / "fleet.html"}
@@ -81,6 +83,7 @@ def test_every_path_belongs_to_one_format() -> None:
     assert sorted(each["path_option"] for each in formats) == sorted(paths)
 
 
+@pytest.mark.sampled(1, group="files of a report")
 @pytest.mark.usual(8)
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to a device", "link to a pipe of this process"])
 def test_only_files_are_replaced(tmp_path: Path, kind: str) -> None:
@@ -98,6 +101,7 @@ def test_only_files_are_replaced(tmp_path: Path, kind: str) -> None:
     assert (path.lstat().st_ino, path.lstat().st_mode) == before
 
 
+@pytest.mark.sampled(1, group="files of a report")
 @pytest.mark.usual(4)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can create a device")
 def test_a_device_is_not_replaced_even_by_root(tmp_path: Path) -> None:

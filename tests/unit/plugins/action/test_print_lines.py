@@ -26,6 +26,7 @@ def test_escape_sequences_are_printed_as_text(tmp_path: Path) -> None:
     assert "MIG ┊ ünïcode" in result.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usual(8)
 @pytest.mark.parametrize(
     ("callback", "redirection", "in_stdout"),

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import typing as t
-from pathlib import Path
 
 import pytest
 import yaml
@@ -28,50 +27,53 @@ TASK = {"name": "Show", "ansible.builtin.debug": {"msg": "options {{ __example_o
 CONVERTED = '{"gpu_example_names": [], "gpu_example_timeout": 600, "gpu_example_wait": true}'
 
 
-def play(folder: Path, **variables: t.Any) -> PlaybookRun:
-    """Run a role whose only task shows the result of the lookup."""
+# The variables of each host.
+VALUES: dict[str, tuple[dict[str, t.Any], str]] = {
+    "defaults": ({}, CONVERTED),
+    # Undefined, so that a conversion would fail.
+    "not converted": ({"gpu_example_token": "{{ undefined }}"}, CONVERTED),
+    "computed": ({"gpu_timeout": 30}, CONVERTED.replace("600", "30")),
+    "computed for empty text": ({"gpu_timeout": 30, "gpu_example_timeout": ""}, CONVERTED.replace("600", "30")),
+    "survey": ({"gpu_example_timeout": "60"}, CONVERTED.replace("600", "60")),
+    "omitted": ({"gpu_example_timeout": "{{ omit }}", "gpu_example_wait": None}, CONVERTED),
+    "template": ({"gpu_example_names": "{{ ['a', 'b'] | join(',') }}"}, CONVERTED.replace("[]", '["a", "b"]')),
+}
+PROBLEMS: dict[str, tuple[dict[str, t.Any], list[str]]] = {
+    "all at once": (
+        {"gpu_example_wait": "maybe", "gpu_example_timeout": "soon"},
+        ['gpu_example_timeout: "soon" is a string', 'gpu_example_wait: "maybe" is a string'],
+    ),
+    "similar name": ({"gpu_sharing_pool_name": "train"}, ["did you mean gpu_sharing_pool_names?"]),
+    "other playbooks": (
+        {"gpu_pool": "train"},
+        ["only the playbooks scale and delete_nodegroups read this variable"],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> PlaybookRun:
+    """One run of a role whose only task shows the result of the lookup, with a host for each case."""
+    folder = tmp_path_factory.mktemp("play")
     for name, content in {"defaults": DEFAULTS, "vars": VARS, "tasks": [TASK]}.items():
         (folder / "roles" / "example" / name).mkdir(parents=True)
         (folder / "roles" / "example" / name / "main.yml").write_text(yaml.safe_dump(content))
-    playbook = {"hosts": "localhost", "connection": "local", "gather_facts": False, "roles": ["example"]}
-    (folder / "play.yml").write_text(yaml.safe_dump([playbook]))
-    return run_playbook(str(folder / "play.yml"), environ=environment(), variables=variables)
+    play = {"hosts": "all", "connection": "local", "gather_facts": False, "roles": ["example"]}
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    hosts = {name: variables for name, (variables, *_) in (*VALUES.items(), *PROBLEMS.items())}
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    return run_playbook(str(folder / "play.yml"), environ=environment(), inventory=folder / "hosts.yml")
 
 
 @pytest.mark.usual(2)
-@pytest.mark.parametrize(
-    ("variables", "shown"),
-    [
-        ({}, CONVERTED),
-        # Undefined, so that a conversion would fail.
-        ({"gpu_example_token": "{{ undefined }}"}, CONVERTED),
-        ({"gpu_timeout": 30}, CONVERTED.replace("600", "30")),
-        ({"gpu_timeout": 30, "gpu_example_timeout": ""}, CONVERTED.replace("600", "30")),
-        ({"gpu_example_timeout": "60"}, CONVERTED.replace("600", "60")),
-        ({"gpu_example_timeout": "{{ omit }}", "gpu_example_wait": None}, CONVERTED),
-        ({"gpu_example_names": "{{ ['a', 'b'] | join(',') }}"}, CONVERTED.replace("[]", '["a", "b"]')),
-    ],
-    ids=["defaults", "not converted", "computed", "computed for empty text", "survey", "omitted", "template"],
-)
-def test_values(tmp_path: Path, variables: dict[str, t.Any], shown: str) -> None:
-    ((dummy, result),) = play(tmp_path, **variables).require_success().results("localhost")
-    assert result["msg"] == f"options {shown}"
+@pytest.mark.parametrize("name", VALUES)
+def test_values(played: PlaybookRun, name: str) -> None:
+    ((dummy, result),) = played.results(name)
+    assert result["msg"] == f"options {VALUES[name][1]}"
 
 
 @pytest.mark.usual(2)
-def test_all_problems_at_once(tmp_path: Path) -> None:
-    message = play(tmp_path, gpu_example_wait="maybe", gpu_example_timeout="soon").failure("localhost")
-    assert 'gpu_example_timeout: "soon" is a string' in message
-    assert 'gpu_example_wait: "maybe" is a string' in message
-
-
-@pytest.mark.usual(2)
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("gpu_sharing_pool_name", "did you mean gpu_sharing_pool_names?"),
-        ("gpu_pool", "only the playbooks scale and delete_nodegroups read this variable"),
-    ],
-)
-def test_a_selection_that_no_role_reads(tmp_path: Path, name: str, message: str) -> None:
-    assert message in play(tmp_path, **{name: "train"}).failure("localhost")
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_problems(played: PlaybookRun, name: str) -> None:
+    message = played.failure(name)
+    assert [word for word in PROBLEMS[name][1] if word not in message] == []

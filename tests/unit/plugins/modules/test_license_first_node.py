@@ -253,6 +253,7 @@ def kill_points(act: Callable[[Fleet], Any], count: int) -> int:
     return len(api.containers.commands)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_run_that_is_killed_at_any_command_converges(moment: str) -> None:
     total = kill_points(lambda api: api.rotate(NEW), 2)
@@ -374,6 +375,7 @@ class TestPrevious:
             result["license_result"]["warnings"]
         )
 
+    @pytest.mark.sampled(1)
     @pytest.mark.parametrize("moment", ["before", "after"])
     def test_a_restoration_that_is_killed_converges(self, moment: str) -> None:
         api = fleet(2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import openshift as machine_api
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import openshift
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import (
     CAPACITY_CPU,
     CPU,
@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import
     platform_of,
 )
 
-ZONE = machine_api.ZONE_LABEL
+ZONE = openshift.ZONE_LABEL
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_unknown_provider_spec_has_no_platform() -> None:
 
 
 def test_the_controllers_set_only_known_annotations() -> None:
-    assert all(platform.controller_annotations <= set(machine_api.CAPACITY_KEYS) for platform in machine_api.PLATFORMS)
+    assert all(platform.controller_annotations <= set(openshift.CAPACITY_KEYS) for platform in openshift.PLATFORMS)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_labels_and_bounds_by_release(release: tuple[int, int], all_labels: bool
     ],
 )
 def test_labels_that_every_release_reads(key: str, managed: bool) -> None:
-    assert machine_api.is_managed_label(key) is managed
+    assert openshift.is_managed_label(key) is managed
 
 
 @pytest.mark.parametrize(
@@ -133,4 +133,4 @@ def test_labels_that_every_release_reads(key: str, managed: bool) -> None:
     ],
 )
 def test_the_labels_of_the_zone_in_a_provider_spec(spec: dict[str, Any], labels: dict[str, str]) -> None:
-    assert machine_api.provider_zone_labels(spec) == labels
+    assert openshift.provider_zone_labels(spec) == labels

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import models
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import models as machine_types
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import machine_type_gpus
 
 
@@ -44,5 +43,5 @@ def test_other_machine_types_say_nothing(machine_type: str) -> None:
 
 
 def test_every_model_is_in_the_catalog() -> None:
-    keys = {key for dummy, dummy2, keys, dummy3 in machine_types._FAMILIES for key in keys}
+    keys = {key for dummy, dummy2, keys, dummy3 in models._FAMILIES for key in keys}
     assert keys <= {model.key for model in models.MODELS}

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_groups as magnum_provider
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_groups
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_groups import (
     MagnumChecks,
     MagnumProvider,
@@ -229,6 +229,6 @@ def test_no_change_is_lost_when_no_request_makes_it(monkeypatch: pytest.MonkeyPa
     """As of a new field with a request of its own, which this provider does not send yet."""
     spec = NodeGroupSpec("g", fields={"node_labels": {"a": "1"}})
     assert provider("g").requests(group(), spec, ())
-    monkeypatch.setattr(magnum_provider, "SENT_FIELDS", frozenset())
+    monkeypatch.setattr(magnum_groups, "SENT_FIELDS", frozenset())
     with pytest.raises(NotImplementedError, match="node_labels"):
         provider("g").requests(group(), spec, ())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_clusters as clusters
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_clusters
 
 LIVE = {
     "name": "c",
@@ -40,7 +40,7 @@ def same(option: str, one: str, other: str) -> bool:
     ],
 )
 def test_differences(options: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert clusters.cluster_differences({"name": "c", **options}, LIVE, same) == expected
+    assert magnum_clusters.cluster_differences({"name": "c", **options}, LIVE, same) == expected
 
 
 def test_the_request() -> None:
@@ -52,7 +52,7 @@ def test_the_request() -> None:
         "labels": {"x": True},
         "merge_labels": True,
     }
-    assert clusters.cluster_body(options) == {
+    assert magnum_clusters.cluster_body(options) == {
         "name": "c",
         "cluster_template_id": "t",
         "flavor_id": "f",
@@ -63,6 +63,6 @@ def test_the_request() -> None:
 
 
 def test_mistakes() -> None:
-    reported = clusters.cluster_problems({"name": "9", "master_count": 2, "node_count": -1})
+    reported = magnum_clusters.cluster_problems({"name": "9", "master_count": 2, "node_count": -1})
     assert [problem.partition(" ")[0] for problem in reported] == ["name:", "node_count", "master_count"]
-    assert clusters.cluster_problems({"name": "c", "master_count": 3}) == []
+    assert magnum_clusters.cluster_problems({"name": "c", "master_count": 3}) == []

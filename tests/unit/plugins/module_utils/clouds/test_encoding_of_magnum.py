@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_groups as encoding
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_groups
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_groups import Size, next_size
 
 
 def test_the_body_of_a_patch() -> None:
     fields = {"node_labels": {"a": "1"}, "node_taints": {"k:NoSchedule": ""}}
-    assert encoding.patch_body(Size(2, 0, 4), Size(2, 1, None), fields) == [
+    assert magnum_groups.patch_body(Size(2, 0, 4), Size(2, 1, None), fields) == [
         {"op": "replace", "path": "/max_node_count", "value": None},
         {"op": "replace", "path": "/min_node_count", "value": 1},
         {"op": "replace", "path": "/node_labels", "value": '{"a": "1"}'},
@@ -27,7 +27,7 @@ def test_the_body_of_a_patch() -> None:
 
 @given(st.dictionaries(st.text(), st.text()))
 def test_a_value_in_a_patch_is_a_python_literal(labels: dict[str, str]) -> None:
-    assert ast.literal_eval(encoding.patch_value(labels)) == labels
+    assert ast.literal_eval(magnum_groups.patch_value(labels)) == labels
 
 
 def path(now: Size, expected: Size) -> Iterator[Size]:

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_client import OpenStackError, error_text, explain
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_client import (
+    OpenStackError,
+    explain,
+    openstack_error_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.clouds.magnum_client imp
     ],
 )
 def test_texts(body: str, part: str) -> None:
-    assert error_text(body.encode()) == part
+    assert openstack_error_text(body.encode()) == part
 
 
 CASES: list[tuple[dict[str, Any], str, str]] = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds.vks_client import VksError, error_text, is_rejected
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.vks_client import VksError, is_rejected, vks_error_text
 from ansible_collections.accel.gpu.plugins.module_utils.core.http import HttpResponse
 
 
@@ -33,7 +33,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.core.http import HttpRes
     ],
 )
 def test_each_form_of_an_error_body_is_read(body: Any, expected: tuple[str, str]) -> None:
-    assert error_text(json.dumps(body).encode()) == expected
+    assert vks_error_text(json.dumps(body).encode()) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_each_form_of_an_error_body_is_read(body: Any, expected: tuple[str, str]
     ],
 )
 def test_what_is_no_json(data: bytes, words: str) -> None:
-    assert error_text(data) == ("", words)
+    assert vks_error_text(data) == ("", words)
 
 
 def test_an_answer_of_200_may_report_an_error() -> None:

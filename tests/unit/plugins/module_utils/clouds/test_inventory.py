@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client as iam
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import vks_client
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.kubeconfig_file import KubeconfigLifetime
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.vks_client import VksError
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.vks_groups import VksSource
@@ -24,7 +24,7 @@ LIFETIME = KubeconfigLifetime(days=30, renew_before=3)
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeVks]:
-    iam.TOKENS.clear()
+    vks_client.TOKENS.clear()
     with running(tmp_path / "demo") as actual:
         yield actual
 

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import kubeconfig_file
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_clusters as kubeconfig
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import kubeconfig_file, magnum_clusters
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
 
 NOW = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
@@ -55,34 +54,36 @@ def authority() -> Authority:
 
 
 @pytest.fixture(scope="module")
-def place(authority: Authority) -> kubeconfig.ClusterEndpoint:
-    return kubeconfig.ClusterEndpoint("prod", "https://10.0.0.1:6443", authority.pem)
+def place(authority: Authority) -> magnum_clusters.ClusterEndpoint:
+    return magnum_clusters.ClusterEndpoint("prod", "https://10.0.0.1:6443", authority.pem)
 
 
-def made(place: kubeconfig.ClusterEndpoint, authority: Authority, **signing: Any) -> dict[str, Any]:
-    asked = kubeconfig.new_certificate_request()
-    return dict(yaml.safe_load(kubeconfig.kubeconfig_document(place, asked.key, authority.sign(asked.csr, **signing))))
+def made(place: magnum_clusters.ClusterEndpoint, authority: Authority, **signing: Any) -> dict[str, Any]:
+    asked = magnum_clusters.new_certificate_request()
+    return dict(
+        yaml.safe_load(magnum_clusters.kubeconfig_document(place, asked.key, authority.sign(asked.csr, **signing)))
+    )
 
 
-def test_a_new_kubeconfig_is_valid(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
+def test_a_new_kubeconfig_is_valid(place: magnum_clusters.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
-    assert kubeconfig.endpoint_problem(config, place, MONTH, NOW) is None
+    assert magnum_clusters.endpoint_problem(config, place, MONTH, NOW) is None
     held = kubeconfig_file.existing(config)
     assert held is not None
     assert held.to_result() == {"context": "prod", "server": place.server, "expires_at": "2027-09-18T12:00:00Z"}
 
 
 def test_the_user(authority: Authority) -> None:
-    certificate = x509.load_pem_x509_certificate(authority.sign(kubeconfig.new_certificate_request().csr).encode())
+    certificate = x509.load_pem_x509_certificate(authority.sign(magnum_clusters.new_certificate_request().csr).encode())
     assert certificate.subject.rfc4514_string() == "CN=admin,O=system:masters"
 
 
-def test_invalid_kubeconfigs(place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
+def test_invalid_kubeconfigs(place: magnum_clusters.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
     other = Authority()
-    elsewhere = kubeconfig.ClusterEndpoint(place.name, "https://10.0.0.2:6443", place.ca)
-    renamed = kubeconfig.ClusterEndpoint("test", place.server, place.ca)
-    distrusted = kubeconfig.ClusterEndpoint(place.name, place.server, other.pem)
+    elsewhere = magnum_clusters.ClusterEndpoint(place.name, "https://10.0.0.2:6443", place.ca)
+    renamed = magnum_clusters.ClusterEndpoint("test", place.server, place.ca)
+    distrusted = magnum_clusters.ClusterEndpoint(place.name, place.server, other.pem)
     foreign = made(place, other)
     mixed = {**config, "users": [{"name": "prod", "user": {**config["users"][0]["user"], **_key_only(foreign)}}]}
     tokens = {**config, "users": [{"name": "prod", "user": {"token": "x"}}]}
@@ -98,8 +99,8 @@ def test_invalid_kubeconfigs(place: kubeconfig.ClusterEndpoint, authority: Autho
         (made(place, authority, until=NOW - MONTH), place, "expired at 2026-10-23"),
         (made(place, authority, until=NOW + MONTH / 2), place, "expires at 2026-12-07"),
     ):
-        assert text in (kubeconfig.endpoint_problem(actual, existing, MONTH, NOW) or "")
-    assert kubeconfig.endpoint_problem(made(place, authority, until=NOW + MONTH / 2), place, _NO_DAYS, NOW) is None
+        assert text in (magnum_clusters.endpoint_problem(actual, existing, MONTH, NOW) or "")
+    assert magnum_clusters.endpoint_problem(made(place, authority, until=NOW + MONTH / 2), place, _NO_DAYS, NOW) is None
 
 
 def _key_only(config: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def test_permissions(tmp_path: Path) -> None:
         assert (kubeconfig_file.mode(str(path)), kubeconfig_file.too_permissive(str(path))) == (f"{mode:04o}", loose)
 
 
-def test_obstacles(tmp_path: Path, place: kubeconfig.ClusterEndpoint, authority: Authority) -> None:
+def test_obstacles(tmp_path: Path, place: magnum_clusters.ClusterEndpoint, authority: Authority) -> None:
     config = made(place, authority)
     several = {**config, "contexts": [*config["contexts"], {"name": "mine", "context": {}}]}
     path = str(tmp_path / "config")

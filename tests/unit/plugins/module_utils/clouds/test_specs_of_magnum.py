@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_groups as encoding
-from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_groups as specs
+from ansible_collections.accel.gpu.plugins.module_utils.clouds import magnum_groups
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.module import require_valid
 from ansible_collections.accel.gpu.plugins.module_utils.schema.providers import group_mark, marked_owner
@@ -19,13 +18,13 @@ Options = dict[str, Any]
 
 def of(
     cluster_labels: dict[str, str] | None = None, *, version: tuple[int, int] = (1, 14), **options: Any
-) -> specs.MagnumSpec:
-    return specs.spec_of({"name": "g", **options}, cluster_labels=cluster_labels or {}, version=version)
+) -> magnum_groups.MagnumSpec:
+    return magnum_groups.spec_of({"name": "g", **options}, cluster_labels=cluster_labels or {}, version=version)
 
 
 def problems(*groups: Options) -> list[str]:
     try:
-        require_valid(groups, specs.option_problems)
+        require_valid(groups, magnum_groups.option_problems)
     except InvalidOptions as error:
         return error.problems
     return []
@@ -34,7 +33,7 @@ def problems(*groups: Options) -> list[str]:
 def test_unset_options_are_not_declared() -> None:
     assert of().fields == {}
     mark = {"accel_gpu_nodegroup_mark": group_mark("", "g", "g")}
-    assert encoding.create_body(of(), "g", None) == {"name": "g", "merge_labels": True, "labels": mark}
+    assert magnum_groups.create_body(of(), "g", None) == {"name": "g", "merge_labels": True, "labels": mark}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_unset_options_are_not_declared() -> None:
 )
 @pytest.mark.parametrize("name", ["g", "g-2026"])
 def test_a_new_group_has_a_mark(options: Options, labels: dict[str, str], merged: bool, name: str) -> None:
-    body = encoding.create_body(of(**options), name, 1, "cluster-id")
+    body = magnum_groups.create_body(of(**options), name, 1, "cluster-id")
     assert body["merge_labels"] is merged
     assert marked_owner(body["labels"].pop("accel_gpu_nodegroup_mark"), "cluster-id", name) == "g"
     assert body["labels"] == labels
@@ -68,7 +67,7 @@ def test_everything() -> None:
         max_node_count=4,
     )
     assert declared.fields["labels"] == {"a": "true", "gone": None}
-    assert encoding.create_body(declared, "g", 2) == {
+    assert magnum_groups.create_body(declared, "g", 2) == {
         "name": "g",
         "node_count": 2,
         "min_node_count": 1,

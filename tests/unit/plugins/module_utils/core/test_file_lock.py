@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.core import files as file_lock
+from ansible_collections.accel.gpu.plugins.module_utils.core import files
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
 
 
@@ -20,7 +20,7 @@ def test_one_holds_it_at_a_time(tmp_path: Path) -> None:
 
     def work(number: int) -> None:
         for dummy in range(50):
-            with file_lock.hold_lock(path, lambda: waits.append(None)):
+            with files.hold_lock(path, lambda: waits.append(None)):
                 holders.append(number)
                 most.append(len(holders))
                 holders.remove(number)
@@ -39,10 +39,10 @@ def test_who_waits_is_reported_once(tmp_path: Path) -> None:
     done: list[str] = []
 
     def work() -> None:
-        with file_lock.hold_lock(path, waiting.set):
+        with files.hold_lock(path, waiting.set):
             done.append("second")
 
-    with file_lock.hold_lock(path, lambda: done.append("waits")):
+    with files.hold_lock(path, lambda: done.append("waits")):
         thread = threading.Thread(target=work)
         thread.start()
         assert waiting.wait(10)
@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_locked(tmp_path: Path) -> None:
     (tmp_path / "x.lock").symlink_to(tmp_path / "other")
     with (
         pytest.raises(ConnectionProblem, match=r"x\.lock cannot be locked"),
-        file_lock.hold_lock(str(tmp_path / "x.lock"), lambda: None),
+        files.hold_lock(str(tmp_path / "x.lock"), lambda: None),
     ):
         pass
     assert not os.path.exists(tmp_path / "other")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.core import files as temporary_files
+from ansible_collections.accel.gpu.plugins.module_utils.core import files
 from ansible_collections.accel.gpu.plugins.module_utils.core.files import start_time
 
 MAKE = (
@@ -50,7 +50,7 @@ def test_files_of_killed_processes_go_and_those_of_running_ones_stay(folder: Pat
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert remaining.exists()
-        own = Path(temporary_files.make_file("progress"))
+        own = Path(files.make_file("progress"))
         assert sorted(folder.iterdir()) == sorted([kept, own])
         assert own.stat().st_mode & 0o777 == 0o600
     finally:
@@ -68,7 +68,7 @@ def test_folders_of_killed_processes_go_and_what_they_link_to_stays(folder: Path
         killed.send_signal(signal.SIGKILL)
         killed.wait()
         assert remaining.exists()
-        with temporary_files.temporary_folder("ca") as own:
+        with files.temporary_folder("ca") as own:
             assert sorted(folder.iterdir()) == sorted([certificates, kept, Path(own)])
             assert Path(own).stat().st_mode & 0o777 == 0o700
         assert sorted(folder.iterdir()) == sorted([certificates, kept])
@@ -81,21 +81,21 @@ def test_folders_of_killed_processes_go_and_what_they_link_to_stays(folder: Path
 def test_a_folder_beside_that_of_a_module(folder: Path) -> None:
     module = folder / "remote_tmp" / "ansible-moduletmp-1"
     module.mkdir(parents=True)
-    with temporary_files.temporary_folder("helm", beside=str(module)) as own:
+    with files.temporary_folder("helm", beside=str(module)) as own:
         assert Path(own).parent == module.parent
     assert list(module.parent.iterdir()) == [module]
 
 
 def test_a_later_process_with_the_same_number_is_another_one(folder: Path) -> None:
-    own = Path(temporary_files.make_file("progress"))
+    own = Path(files.make_file("progress"))
     started = start_time(os.getpid())
     own.rename(own.with_name(own.name.replace(f"-{started}-", "-1-")))
-    assert len(temporary_files.remove_leftovers(str(folder), "accel-gpu-progress-")) == 1
+    assert len(files.remove_leftovers(str(folder), "accel-gpu-progress-")) == 1
     assert list(folder.iterdir()) == []
 
 
 def test_foreign_files_stay(folder: Path) -> None:
-    name = re.sub(r"-\d+-(\d+)-(\w+)$", r"-999999999-\1-\2", Path(temporary_files.make_file("progress")).name)
+    name = re.sub(r"-\d+-(\d+)-(\w+)$", r"-999999999-\1-\2", Path(files.make_file("progress")).name)
     other_namespace = re.sub(r"^(accel-gpu-progress)-\d+-", r"\1-1-", name)
     target = folder / "target"
     target.write_text("kept")
@@ -103,5 +103,5 @@ def test_foreign_files_stay(folder: Path) -> None:
     for kept in (other_namespace, name.replace("progress", "other"), "accel-gpu-progress-abc", "tmpabc"):
         (folder / kept).write_text("")
     before = sorted(folder.iterdir())
-    assert temporary_files.remove_leftovers(str(folder), "accel-gpu-progress-") == []
+    assert files.remove_leftovers(str(folder), "accel-gpu-progress-") == []
     assert sorted(folder.iterdir()) == before

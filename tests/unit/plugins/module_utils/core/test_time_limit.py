@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.core import waits as time_limit
+from ansible_collections.accel.gpu.plugins.module_utils.core import waits
 from ansible_collections.accel.gpu.plugins.module_utils.core.files import descendants, start_time
 from ansible_collections.accel.gpu.plugins.module_utils.core.waits import run_within
 from tests.helpers.programs import run_program
@@ -36,7 +36,7 @@ def test_a_program_gets_time_to_clean_up(tmp_path: Path) -> None:
 
 
 def test_a_program_that_ignores_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "_GRACE", 0.2)
+    monkeypatch.setattr(waits, "_GRACE", 0.2)
     started = time.monotonic()
     with pytest.raises(TimeoutError):
         run_within(run_program, script("trap '' TERM", "while :; do sleep 0.1; done"), 0.5)

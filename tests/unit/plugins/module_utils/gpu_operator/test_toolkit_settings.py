@@ -20,10 +20,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.gpu_operator.detect impo
     with_settings,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, plan_warnings
 from ansible_collections.accel.gpu.plugins.module_utils.pools.operator_values import with_values, without_values
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
 
 Env = dict[str, str]
 SOCKET = "CONTAINERD_SOCKET"

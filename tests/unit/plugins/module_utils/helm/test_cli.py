@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm import release as cli
+from ansible_collections.accel.gpu.plugins.module_utils.helm import release
 from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
     ChartProblem,
     Helm,
@@ -44,7 +44,7 @@ def test_error_summary_is_one_line_with_the_remedy(errors: str, text: str) -> No
 
 
 def test_a_helm_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(release, "_TIMEOUT", 0.2)
     binary = tmp_path / "helm"
     binary.write_text("#!/bin/sh\nexec sleep 60\n")
     binary.chmod(0o755)

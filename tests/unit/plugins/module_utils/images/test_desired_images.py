@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases as driver_images
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import BuildTarget, OperatingSystem
 from ansible_collections.accel.gpu.plugins.module_utils.images.driver_images import (
     DriverImage,
@@ -109,7 +109,7 @@ def test_tags(systems: set[System], operators: set[str], expected: dict[str, tup
 def test_systems_whose_folder_needs_their_version_share_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """As SLES 15 in earlier releases of gpu-driver-container: sle15/Dockerfile has an argument SLES_VERSION, which has no default."""
     sles = OperatingSystem("sles", folder="sle{:.2}".format, arguments={"SLES_VERSION": "{}".format})
-    monkeypatch.setitem(driver_images._BY_NAME, "sles", sles)
+    monkeypatch.setitem(releases._BY_NAME, "sles", sles)
     targets, unknown = tags_by_target(VERSION, {("sles", "15.7"), ("sles", "15.6"), RHEL}, {NEW})
     assert unknown == []
     assert list(targets.items()) == [

@@ -20,7 +20,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.releases import BuildTarget
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
-from ansible_collections.accel.gpu.plugins.module_utils.images import driver_build as build
+from ansible_collections.accel.gpu.plugins.module_utils.images import driver_build
 from ansible_collections.accel.gpu.plugins.module_utils.images.driver_build import (
     INPUTS_LABEL,
     BuildOptions,
@@ -229,7 +229,7 @@ def test_files_that_cannot_be_read(options: BuildOptions, monkeypatch: pytest.Mo
     def refuse(path: str) -> str:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(build, "_file_digest", refuse)
+    monkeypatch.setattr(driver_build, "_file_digest", refuse)
     with pytest.raises(InvalidOptions) as raised:
         World().built(options).compare([image()])
     assert raised.value.problems == [f"{options.installers}: cannot be read: Permission denied"]

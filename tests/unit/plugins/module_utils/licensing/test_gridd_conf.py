@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.licensing import token as gridd_conf
+from ansible_collections.accel.gpu.plugins.module_utils.licensing import token
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import GriddOptions
 
 
@@ -29,11 +29,11 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import G
     ],
 )
 def test_the_class_of_a_vgpu_type(product: str, kind: str | None) -> None:
-    assert gridd_conf.profile_class(product) == kind
+    assert token.profile_class(product) == kind
 
 
 def test_the_automatic_feature_type_fits_each_class() -> None:
-    assert not any(gridd_conf.feature_mismatch(gridd_conf.AUTOMATIC, kind) for kind in "QCBA")
+    assert not any(token.feature_mismatch(token.AUTOMATIC, kind) for kind in "QCBA")
 
 
 @pytest.mark.parametrize(
@@ -59,20 +59,20 @@ def test_the_automatic_feature_type_fits_each_class() -> None:
     ],
 )
 def test_mismatches(value: int | None, kind: str, text: str) -> None:
-    assert gridd_conf.feature_mismatch(value, kind) == text
+    assert token.feature_mismatch(value, kind) == text
 
 
 def test_a_new_file() -> None:
     options = GriddOptions(1, "proxy.example.com", 3128)
-    text = gridd_conf.with_parameters(gridd_conf.GRIDD_CONF_HEADER, options.parameters)
+    text = token.with_parameters(token.GRIDD_CONF_HEADER, options.parameters)
     assert text == "# Managed by accel.gpu\nFeatureType=1\nProxyServerAddress=proxy.example.com\nProxyServerPort=3128\n"
-    assert gridd_conf.is_managed_gridd_conf(text)
-    assert gridd_conf.shown_gridd_conf(text) == {
+    assert token.is_managed_gridd_conf(text)
+    assert token.shown_gridd_conf(text) == {
         "FeatureType": "1",
         "ProxyServerAddress": "proxy.example.com",
         "ProxyServerPort": "3128",
     }
-    assert gridd_conf.feature_type_of(text) == 1
+    assert token.feature_type_of(text) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_new_file() -> None:
     ],
 )
 def test_a_parameter_is_set_in_a_file(text: str, expected: str) -> None:
-    assert gridd_conf.with_parameters(text, {"FeatureType": "1"}) == expected
+    assert token.with_parameters(text, {"FeatureType": "1"}) == expected
 
 
 @given(
@@ -98,15 +98,15 @@ def test_a_parameter_is_set_in_a_file(text: str, expected: str) -> None:
     st.dictionaries(st.sampled_from(["FeatureType", "ProxyServerPort"]), st.sampled_from("124")),
 )
 def test_any_file_keeps_its_other_lines(text: str, parameters: dict[str, str]) -> None:
-    actual = gridd_conf.with_parameters(text, parameters)
-    assert gridd_conf.parse_gridd_conf(actual) == {**gridd_conf.parse_gridd_conf(text), **parameters}
-    assert gridd_conf.with_parameters(actual, parameters) == actual
+    actual = token.with_parameters(text, parameters)
+    assert token.parse_gridd_conf(actual) == {**token.parse_gridd_conf(text), **parameters}
+    assert token.with_parameters(actual, parameters) == actual
 
     def others(content: str) -> list[str]:
         return [
             line
             for line in content.rstrip("\n").split("\n")
-            if not gridd_conf.parse_gridd_conf(line).keys() & parameters.keys()
+            if not token.parse_gridd_conf(line).keys() & parameters.keys()
         ]
 
     if parameters:
@@ -134,15 +134,15 @@ def test_problems(options: GriddOptions, problem: str | None) -> None:
 
 def test_a_foreign_file() -> None:
     text = "# manual\n FeatureType = 4 \nServerAddress=old.example.com\nnonsense\nClientConfigTokenPath=/tmp/x\n"
-    assert gridd_conf.feature_type_of(text) == 4
-    assert not gridd_conf.is_managed_gridd_conf(text)
-    assert len(gridd_conf.gridd_conf_warnings(text)) == 2
-    assert gridd_conf.shown_gridd_conf(text) == {"FeatureType": "4", "ServerAddress": "old.example.com"}
-    assert gridd_conf.gridd_conf_warnings("ClientConfigTokenPath=/etc/nvidia/ClientConfigToken/\n") == []
+    assert token.feature_type_of(text) == 4
+    assert not token.is_managed_gridd_conf(text)
+    assert len(token.gridd_conf_warnings(text)) == 2
+    assert token.shown_gridd_conf(text) == {"FeatureType": "4", "ServerAddress": "old.example.com"}
+    assert token.gridd_conf_warnings("ClientConfigTokenPath=/etc/nvidia/ClientConfigToken/\n") == []
 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    gridd_conf.feature_type_of(text)
-    gridd_conf.gridd_conf_warnings(text)
-    gridd_conf.shown_gridd_conf(text)
+    token.feature_type_of(text)
+    token.gridd_conf_warnings(text)
+    token.shown_gridd_conf(text)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check as cordon
+from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from tests.helpers.fleet import node
 
@@ -27,16 +27,16 @@ def of(note: str | None, unschedulable: bool) -> Node:
 @pytest.mark.parametrize(
     ("before", "leave", "stay"),
     [
-        (of(None, False), {"spec": {"unschedulable": True}, NOTE: cordon.REMOVAL_REASON}, None),
+        (of(None, False), {"spec": {"unschedulable": True}, NOTE: node_check.REMOVAL_REASON}, None),
         # A foreign cordon must not be removed later.
         (of(None, True), None, None),
-        (of(cordon.REMOVAL_REASON, True), None, {"spec": {"unschedulable": None}, NOTE: None}),
+        (of(node_check.REMOVAL_REASON, True), None, {"spec": {"unschedulable": None}, NOTE: None}),
         # A change of sharing was killed here; from now on the node is closed for another reason.
-        (of("GPU sharing is being changed", True), {NOTE: cordon.REMOVAL_REASON}, None),
+        (of("GPU sharing is being changed", True), {NOTE: node_check.REMOVAL_REASON}, None),
     ],
 )
 def test_a_node_that_is_to_leave(before: Node, leave: dict[str, object] | None, stay: dict[str, object] | None) -> None:
-    for actual, expected in ((cordon.cordon_for_removal(before), leave), (cordon.cancel_removal(before), stay)):
+    for actual, expected in ((node_check.cordon_for_removal(before), leave), (node_check.cancel_removal(before), stay)):
         if expected is None:
             assert actual is None
             continue
@@ -74,7 +74,7 @@ def recorded(pod: str, unschedulable: bool) -> Node:
         (recorded("driver-b", True), "driver-b", RECORD, END_RECORD),
         # Its cordon was removed meanwhile.
         (recorded("driver-b", False), "driver-b", CORDON, END_RECORD),
-        (of(cordon.REMOVAL_REASON, True), None, None, None),
+        (of(node_check.REMOVAL_REASON, True), None, None, None),
         # Only the annotation names the pod, not the reason.
         (of(RESTARTING, True), None, None, None),
         (restarting("driver-a", True), "driver-a", None, UNCORDON),
@@ -87,8 +87,8 @@ def recorded(pod: str, unschedulable: bool) -> Node:
 def test_a_node_whose_driver_restarts(
     before: Node, pod: str | None, start: dict[str, object] | None, end: dict[str, object] | None
 ) -> None:
-    assert cordon.driver_pod_to_restart(before) == pod
-    patches = (cordon.cordon_for_driver_restart(before, "driver-a"), cordon.end_driver_restart(before))
+    assert node_check.driver_pod_to_restart(before) == pod
+    patches = (node_check.cordon_for_driver_restart(before, "driver-a"), node_check.end_driver_restart(before))
     for actual, expected in zip(patches, (start, end), strict=True):
         if expected is None:
             assert actual is None
@@ -101,13 +101,13 @@ def test_a_node_whose_driver_restarts(
 
 def test_a_removal_ends_the_restart_of_the_driver() -> None:
     before = restarting("driver-a", True)
-    assert cordon.cordon_for_removal(before) == {
-        "metadata": {"resourceVersion": "7", "annotations": {NOTE: cordon.REMOVAL_REASON, POD: None}}
+    assert node_check.cordon_for_removal(before) == {
+        "metadata": {"resourceVersion": "7", "annotations": {NOTE: node_check.REMOVAL_REASON, POD: None}}
     }
-    assert cordon.uncordon_edit(before) == ({"unschedulable": None}, {NOTE: None, POD: None})
+    assert node_check.uncordon_edit(before) == ({"unschedulable": None}, {NOTE: None, POD: None})
     # With the record, license_rotate would remove the new cordon.
-    assert cordon.cordon_edit(recorded("driver-a", False), "x") == ({"unschedulable": True}, {NOTE: "x", POD: None})
+    assert node_check.cordon_edit(recorded("driver-a", False), "x") == ({"unschedulable": True}, {NOTE: "x", POD: None})
 
 
 def test_a_long_reason_is_cut() -> None:
-    assert len(cordon.cordon_edit(node(), "x" * 5000)[1][NOTE] or "") == cordon.MAX_REASON
+    assert len(node_check.cordon_edit(node(), "x" * 5000)[1][NOTE] or "") == node_check.MAX_REASON

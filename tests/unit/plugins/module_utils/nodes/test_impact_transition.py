@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check as expected_state
+from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import Transition, displaced_pods, transition
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
@@ -69,7 +69,7 @@ def node_in(name: str, **more: t.Any) -> Node:
     """A node with one A100 that has become what the pool of this name declares."""
     declared = POOLS[name]
     base = node(model=A100, labels={"nvidia.com/mig.capable": "true", "nvidia.com/mig.config": "all-disabled"})
-    shown = expected_state.expected_labels(base, declared)
+    shown = node_check.expected_labels(base, declared)
     labels = {
         **base.labels,
         **declared.node_labels,
@@ -79,9 +79,7 @@ def node_in(name: str, **more: t.Any) -> Node:
     }
     noted = {"accel.gpu/gpus": "1"} if declared.sharing.strategy == "single" else {}
     annotations = {**noted, **more.pop("annotations", {})}
-    return Node(
-        "n1", labels, annotations, allocatable=expected_state.expected_offers(base, declared), ready=True, **more
-    )
+    return Node("n1", labels, annotations, allocatable=node_check.expected_offers(base, declared), ready=True, **more)
 
 
 def holds(name: str, resource: str = GPU, count: int = 1, **more: t.Any) -> PodOnNode:

@@ -8,7 +8,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig as geometries
-from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check as expected_state
+from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.mig import KnownLayouts, MigAllocation, allocate
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
@@ -55,7 +55,7 @@ def spread(
 def devices(actual: MigAllocation, nodes: t.Iterable[Node]) -> dict[str, dict[str, int]]:
     """The expected devices of each node; nodes whose GPUs stay whole are left out."""
     pool = actual.plan.pools[0]
-    return {node.name: expected for node in nodes if (expected := expected_state.expected_devices(node, pool))}
+    return {node.name: expected for node in nodes if (expected := node_check.expected_devices(node, pool))}
 
 
 def after(actual: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
@@ -64,9 +64,9 @@ def after(actual: MigAllocation, nodes: t.Iterable[Node]) -> list[Node]:
     return [
         a100(
             node.name,
-            expected_state.expected_gpus(node, pool),
+            node_check.expected_gpus(node, pool),
             pool.for_node(node.name).mig_key or "all-disabled",
-            expected_state.expected_devices(node, pool),
+            node_check.expected_devices(node, pool),
         )
         for node in nodes
     ]
@@ -78,8 +78,8 @@ def test_no_more_gpus_are_cut_than_the_demand_needs_and_the_others_stay_whole() 
     assert sum(len(on_node) > 0 for on_node in devices(actual, nodes).values()) == 1
     assert devices(actual, nodes) == {"n1": {"1g.5gb": 7, "3g.20gb": 2}}
     pool = actual.plan.pools[0]
-    assert expected_state.expected_offers(nodes[1], pool)["nvidia.com/gpu"] == 2
-    assert expected_state.expected_offers(nodes[0], pool) == {
+    assert node_check.expected_offers(nodes[1], pool)["nvidia.com/gpu"] == 2
+    assert node_check.expected_offers(nodes[0], pool) == {
         "nvidia.com/mig-1g.5gb": 7,
         "nvidia.com/mig-3g.20gb": 2,
         "nvidia.com/gpu": 0,
@@ -162,8 +162,8 @@ def test_all_nodes_of_a_pool_follow_one_plugin_configuration_where_devices_are_s
     actual = spread(plan({"3g.20gb": 1}, replicas=4), nodes)
     pool = actual.plan.pools[0]
     assert {pool.for_node(node.name).config_key for node in nodes} == set(actual.plan.config.data)
-    assert expected_state.expected_offers(nodes[0], pool) == {"nvidia.com/mig-3g.20gb": 4, "nvidia.com/gpu": 1}
-    assert expected_state.device_count(nodes[0], pool) == 2
+    assert node_check.expected_offers(nodes[0], pool) == {"nvidia.com/mig-3g.20gb": 4, "nvidia.com/gpu": 1}
+    assert node_check.device_count(nodes[0], pool) == 2
 
 
 def test_pools_without_a_demand_are_left_as_they_are() -> None:

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, StateTimer
-from ansible_collections.accel.gpu.plugins.module_utils.olm import installation as catalogs
+from ansible_collections.accel.gpu.plugins.module_utils.olm import installation
 from ansible_collections.accel.gpu.plugins.module_utils.olm.client import OlmClient
 from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import OlmOptions
 from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import CATALOG_START, Observed, OlmFailure
@@ -29,7 +29,7 @@ def seconds_until_failure(
     """The code of the failure and the seconds until then; each state of the catalog has its first second, and the time of its last connection."""
     clock = 0.0
     monkeypatch.setattr("time.time", NOW.timestamp)
-    monkeypatch.setattr(catalogs, "StateTimer", functools.partial(StateTimer, lambda: clock))
+    monkeypatch.setattr(installation, "StateTimer", functools.partial(StateTimer, lambda: clock))
 
     def observed() -> Observed:
         state, connected = next((name, time) for start, name, time in reversed(states) if start <= clock)
@@ -47,7 +47,7 @@ def seconds_until_failure(
     client.observed.side_effect = observed
     client.await_change.side_effect = await_change
     client.packages.return_value = []
-    choice = catalogs.CatalogChoice(
+    choice = installation.CatalogChoice(
         client,
         OlmOptions(NAMESPACE, PACKAGE, source=(SOURCE,)),
         Progress(None),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.olm import assessment as failures
+from ansible_collections.accel.gpu.plugins.module_utils.olm import assessment
 from ansible_collections.accel.gpu.plugins.module_utils.olm.observed import Condition
 from tests.helpers.olm_objects import NAMESPACE, NEW, csv, deployment, plan
 
@@ -24,9 +24,9 @@ def test_a_failed_plan_names_the_steps_that_are_not_done() -> None:
         {"status": "Created", "resource": {"kind": "ServiceAccount", "name": "a"}},
         {"status": "Unknown", "resource": {"kind": "ServiceMonitor", "name": "b"}},
     ]
-    problem = failures.plan_failed(plan(NEW, phase="Failed", message="invalid data", plan=steps))
+    problem = assessment.plan_failed(plan(NEW, phase="Failed", message="invalid data", plan=steps))
     assert problem.value == "invalid data (not done: ServiceMonitor b)"
-    assert failures.plan_failed(plan(NEW, phase="Failed")).value == "Failed"
+    assert assessment.plan_failed(plan(NEW, phase="Failed")).value == "Failed"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_failed_plan_names_the_steps_that_are_not_done() -> None:
     ],
 )
 def test_an_unreachable_catalog(spec: dict[str, Any], remedy: str) -> None:
-    assert remedy in failures.catalog_unreachable(SOURCES, catalog(**spec)).remedy
+    assert remedy in assessment.catalog_unreachable(SOURCES, catalog(**spec)).remedy
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_an_unreachable_catalog(spec: dict[str, Any], remedy: str) -> None:
     ],
 )
 def test_a_catalog_that_blocks_the_subscription_is_named(message: str, remedy: str) -> None:
-    problem = failures.resolution_failed(
+    problem = assessment.resolution_failed(
         "Subscription a/b", Condition("ResolutionFailed", True, "ErrorPreventedResolution", message), "nfd"
     )
     assert problem.code == "catalog_unreachable"
@@ -67,25 +67,26 @@ def test_a_catalog_that_blocks_the_subscription_is_named(message: str, remedy: s
     ],
 )
 def test_a_deployment_that_is_not_ready(pods: list[str], remedy: str) -> None:
-    problem = failures.deployment_not_ready(deployment(ready=0), pods, 30)
+    problem = assessment.deployment_not_ready(deployment(ready=0), pods, 30)
     assert problem.value == "0 of 1 after 30 s (wait_timeout)"
     assert remedy in problem.remedy
 
 
 @pytest.mark.parametrize(
-    ("reason", "code"), [("BundleUnpackFailed", "unpack_failed"), (failures.PLAN_NOT_FOUND, "resolution_failed")]
+    ("reason", "code"), [("BundleUnpackFailed", "unpack_failed"), (assessment.PLAN_NOT_FOUND, "resolution_failed")]
 )
 def test_a_failed_unpacking_and_a_plan_that_was_deleted_differ(reason: str, code: str) -> None:
     assert (
-        failures.unpack_failed("Subscription a/b", Condition("BundleUnpackFailed", True, reason, "m"), "p").code == code
+        assessment.unpack_failed("Subscription a/b", Condition("BundleUnpackFailed", True, reason, "m"), "p").code
+        == code
     )
 
 
 def test_other_problems() -> None:
-    timeout = failures.unpack_timeout("Subscription a/b", 20)
+    timeout = assessment.unpack_timeout("Subscription a/b", 20)
     assert (timeout.subject, timeout.value) == ("Subscription a/b", "True after 20 s (wait_timeout)")
     held = csv(metadata={"finalizers": ["operators.coreos.com/csv-cleanup"]})
-    assert failures.not_removed(NAMESPACE, held, 60).value == "operators.coreos.com/csv-cleanup after 60 s"
-    foreign = failures.foreign_catalog(SOURCES, catalog(), "registry.example/catalog:1")
+    assert assessment.not_removed(NAMESPACE, held, 60).value == "operators.coreos.com/csv-cleanup after 60 s"
+    foreign = assessment.foreign_catalog(SOURCES, catalog(), "registry.example/catalog:1")
     assert (foreign.field, foreign.value) == ("spec.image", "not set")
-    assert "Correct source" in failures.catalog_missing(SOURCES, "x").remedy
+    assert "Correct source" in assessment.catalog_missing(SOURCES, "x").remedy

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.objects import ExpectedObjects
-from ansible_collections.accel.gpu.plugins.module_utils.olm import assessment as failures
+from ansible_collections.accel.gpu.plugins.module_utils.olm import assessment
 from ansible_collections.accel.gpu.plugins.module_utils.olm.client import OlmClient
 from ansible_collections.accel.gpu.plugins.module_utils.olm.installation import OlmOptions
 from ansible_collections.accel.gpu.plugins.module_utils.olm.runner import OlmRun
@@ -28,7 +28,7 @@ CHANNEL_TEXT = (
 
 
 def warnings(*conditions: dict[str, Any]) -> list[str]:
-    return failures.subscription_warnings(installed(conditions=list(conditions)))
+    return assessment.subscription_warnings(installed(conditions=list(conditions)))
 
 
 def test_a_warning_has_the_message_and_the_remedy() -> None:
@@ -55,7 +55,7 @@ def test_other_conditions_are_not_warnings(kept: dict[str, Any]) -> None:
 
 
 def test_without_a_subscription_there_is_no_warning() -> None:
-    assert failures.subscription_warnings(None) == []
+    assert assessment.subscription_warnings(None) == []
 
 
 class _InstalledClient(OlmClient):

@@ -20,7 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import POOL_K
 from ansible_collections.accel.gpu.plugins.module_utils.report.data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import POOL
 from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import InvalidVariables
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing
 from tests.helpers.variables import CLUSTER, LAB_POOLS, Document, pool_lists
 
@@ -263,7 +263,7 @@ def test_plan_is_pure_and_plain(pools: list[Document]) -> None:
 def test_equal_sharing_shares_an_entry(pools: list[Document]) -> None:
     entries: dict[str, Document] = {}
     for pool in planned(pools).pools:
-        content = device_plugin.device_plugin_config(pool.sharing)
+        content = modes.device_plugin_config(pool.sharing)
         assert entries.setdefault(pool.config_key, content) == content
 
 

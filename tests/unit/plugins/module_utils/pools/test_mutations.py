@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from ansible_collections.accel.gpu.plugins.filter.mig_fit import mig_fit
 from ansible_collections.accel.gpu.plugins.filter.mig_layouts import mig_layouts
 from ansible_collections.accel.gpu.plugins.filter.with_node_counts import with_node_counts
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, plan_warnings
 from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 from tests.unit.plugins.module_utils.schema.test_whole_schema_fuzzed import DOCUMENTS
 

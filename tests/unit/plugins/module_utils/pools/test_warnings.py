@@ -12,8 +12,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import
 from ansible_collections.accel.gpu.plugins.module_utils.nodes import warnings
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import plan_warnings as doubts
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, plan_warnings
 from tests.helpers.fleet import node
 
 A100 = {"name": "a", "match": {"model": "A100-SXM4-40GB"}, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}
@@ -23,8 +22,8 @@ X4 = {"mode": "time-slicing", "replicas": 4}
 WHOLE = {"name": "t", "match": {"model": "T4"}}
 
 
-def _doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str] = (), version: str = "v25.3.4") -> list[str]:
-    return doubts(derive({**CLOUD, "operator": {"version": version}}, {}, pools), conditions)
+def _warnings(pools: list[dict[str, t.Any]], conditions: t.Collection[str] = (), version: str = "v25.3.4") -> list[str]:
+    return plan_warnings(derive({**CLOUD, "operator": {"version": version}}, {}, pools), conditions)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +106,10 @@ def _doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str] = (), v
         ),
     ],
 )
-def test_doubts(pools: list[dict[str, t.Any]], conditions: t.Collection[str], version: str, words: list[str]) -> None:
-    reported = _doubts(pools, conditions, version)
+def test_reported_warnings(
+    pools: list[dict[str, t.Any]], conditions: t.Collection[str], version: str, words: list[str]
+) -> None:
+    reported = _warnings(pools, conditions, version)
     assert len(reported) == len(words), reported
     assert [word for word in words if not any(word in text for text in reported)] == []
 
@@ -142,7 +143,9 @@ def test_the_warning_about_uncounted_resources_is_that_of_the_release(
 ) -> None:
     plan = derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [pool])
     actual = [
-        text for text in doubts(plan, autoscaler=autoscaler_rules(release) if release else None) if "autoscaler" in text
+        text
+        for text in plan_warnings(plan, autoscaler=autoscaler_rules(release) if release else None)
+        if "autoscaler" in text
     ]
     assert len(actual) == bool(expected)
     assert expected in "".join(actual)
@@ -154,7 +157,7 @@ def test_nothing_is_reported_about_an_unknown_release(version: str) -> None:
     declared = [{"text": "Always."}, {"text": "There.", "releases": [version]}]
     cluster = {"name": "c", "known_issues": declared, "operator": {"version": version}}
     plan = derive(cluster, {}, [{**A100, "sharing": {"mode": "mig", "layout": {"1g.5gb": 7}}}])
-    known, unknown = doubts(plan), doubts(plan, version_known=False)
+    known, unknown = plan_warnings(plan), plan_warnings(plan, version_known=False)
     assert [text for text in known if "GPU operator v" in text or text.endswith("There.")]
     assert [text for text in unknown if "GPU operator v" in text or text.endswith("There.")] == []
     assert [text for text in unknown if text.endswith("Always.")]
@@ -205,10 +208,10 @@ def test_issues_are_shown_where_they_apply(
     version: str, conditions: tuple[str, ...], operator: dict[str, t.Any], words: str
 ) -> None:
     declared = {"name": "lab", "operator": {"version": version, **operator}}
-    assert any(words in text for text in doubts(derive(declared, {}, [WHOLE]), conditions))
+    assert any(words in text for text in plan_warnings(derive(declared, {}, [WHOLE]), conditions))
     silent = {"name": "lab", "operator": {"version": version}}
-    assert not any(words in text for text in doubts(derive(silent, {}, [WHOLE])))
-    assert not any(words in text for text in doubts(derive({"name": "lab"}, {}, [WHOLE]), conditions))
+    assert not any(words in text for text in plan_warnings(derive(silent, {}, [WHOLE])))
+    assert not any(words in text for text in plan_warnings(derive({"name": "lab"}, {}, [WHOLE]), conditions))
 
 
 OLD = {"name": "old", "match": {"model": "V100-SXM2-16GB"}}
@@ -228,7 +231,9 @@ OPEN = {"driver": {"kernel_module_type": "open"}}
     ],
 )
 def test_kernel_modules_of_the_operators_driver(operator: dict[str, t.Any], pool: dict[str, t.Any], count: int) -> None:
-    actual = [text for text in doubts(derive({"name": "lab", "operator": operator}, {}, [pool])) if "kernel" in text]
+    actual = [
+        text for text in plan_warnings(derive({"name": "lab", "operator": operator}, {}, [pool])) if "kernel" in text
+    ]
     assert len(actual) == count
     assert all("Pool old" in text and "set proprietary, or auto" in text for text in actual)
 
@@ -237,7 +242,7 @@ def test_the_vgpu_driver_of_a_pool_is_a_condition() -> None:
     vgpu = {**WHOLE, "driver": {"type": "vgpu", "repository": "registry.example.com/nvidia"}}
     declared = {"name": "lab", "known_issues": [{"conditions": ["vgpu"], "text": "Licenses expire."}]}
     for pool, count in ((WHOLE, 0), ({**WHOLE, "driver": {}}, 0), (vgpu, 1)):
-        assert sum("Licenses expire" in text for text in doubts(derive(declared, {}, [pool]))) == count
+        assert sum("Licenses expire" in text for text in plan_warnings(derive(declared, {}, [pool]))) == count
 
 
 @pytest.mark.parametrize(
@@ -246,7 +251,7 @@ def test_the_vgpu_driver_of_a_pool_is_a_condition() -> None:
 )
 def test_an_issue_of_versions_of_openshift_is_reported_only_for_these(version: str, warned: bool) -> None:
     plan = derive({"name": "lab", "distribution": "openshift"}, {}, [WHOLE])
-    actual = [text for text in doubts(plan, openshift_version=version) if "OpenShift 4.18.22" in text]
+    actual = [text for text in plan_warnings(plan, openshift_version=version) if "OpenShift 4.18.22" in text]
     assert bool(actual) is warned
 
 
@@ -254,7 +259,7 @@ def test_an_issue_of_versions_of_openshift_is_reported_only_for_these(version: s
 @pytest.mark.parametrize(("approval", "count"), [("Automatic", 1), ("Manual", 0), ("", 0)])
 def test_automatic_approval_is_a_warning(component: str, approval: str, count: int) -> None:
     cluster = {"name": "lab", "distribution": "openshift", component: {"olm": {"approval": approval}}}
-    warnings = doubts(derive(cluster, {}, [WHOLE]), openshift_version="4.18.28")
+    warnings = plan_warnings(derive(cluster, {}, [WHOLE]), openshift_version="4.18.28")
     assert (
         len([text for text in warnings if text.startswith(f"gpu_cluster.{component}.olm.approval is Automatic")])
         == count

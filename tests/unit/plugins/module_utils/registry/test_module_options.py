@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.core import files as private_file
+from ansible_collections.accel.gpu.plugins.module_utils.core import files
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem, InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.registry.client import REQUEST_TIMEOUT_OPTION
 from ansible_collections.accel.gpu.plugins.module_utils.registry.credentials import Credentials, Login
@@ -197,11 +197,11 @@ def test_files_that_are_not_regular(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in ("pipe", "link", "file/below", "x\0y"):
         with pytest.raises(ConnectionProblem):
-            private_file.text_of_file(str(tmp_path / path))
+            files.text_of_file(str(tmp_path / path))
     with pytest.raises(ConnectionProblem, match="cannot be created"):
-        private_file.make_folder(str(tmp_path / "file" / "folder" / "digests.json"))
-    assert private_file.text_of_file(str(tmp_path / "missing")) is None
-    assert private_file.text_of_file(str(tmp_path / "file")) == ""
+        files.make_folder(str(tmp_path / "file" / "folder" / "digests.json"))
+    assert files.text_of_file(str(tmp_path / "missing")) is None
+    assert files.text_of_file(str(tmp_path / "file")) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.report import export_pools as pools
+from ansible_collections.accel.gpu.plugins.module_utils.report import export_pools
 from ansible_collections.accel.gpu.plugins.module_utils.report.export_pools import (
     ExportedPools,
     LiveConfig,
@@ -93,7 +93,7 @@ def test_a_rejected_entry_costs_a_validation_of_its_own_pool_only(monkeypatch: p
         sizes.append(len(pools_))
         return validate(cluster, operator, pools_)
 
-    monkeypatch.setattr(pools, "validate", counted)
+    monkeypatch.setattr(export_pools, "validate", counted)
     bad = {f"nvidia.com/gpu.{number}": "1" for number in range(3)}
     match = [{"labels": {"x": str(number)}} for number in range(30)]
     exported = ExportedPools(

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.mig import MigAllocation
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import NodeEdit, assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.report import data as report_data
+from ansible_collections.accel.gpu.plugins.module_utils.report import data
 from tests.helpers.fleet import node
 
 
@@ -17,8 +17,8 @@ def test_totals_count_gpus_not_mig_devices() -> None:
     """With the strategy single, the label nvidia.com/gpu.count is the number of MIG devices."""
     mig = node("a100-1", "A100-SXM4-80GB-MIG-3g.40gb", gpus=16, annotations={"accel.gpu/gpus": "8"})
     nodes = [mig, node("t4-1", gpus=2)]
-    results = [report_data.node_result(one, None) for one in nodes]
-    actual = report_data.cluster_result(nodes, results)
+    results = [data.node_result(one, None) for one in nodes]
+    actual = data.cluster_result(nodes, results)
     assert actual["totals"]["gpus"] == sum(result["gpus"] for result in results) == 10
     assert sum(model["gpus"] for model in actual["models"].values()) == 10
 
@@ -42,7 +42,7 @@ def test_totals_count_gpus_not_mig_devices() -> None:
 )
 def test_gpus_of_a_node_without_pool(product: str, count: int, recorded: str, gpus: int) -> None:
     annotations = {"accel.gpu/gpus": recorded} if recorded else {}
-    actual = report_data.node_result(node("n1", product, gpus=count, annotations=annotations), None)
+    actual = data.node_result(node("n1", product, gpus=count, annotations=annotations), None)
     assert actual["gpus"] == gpus
 
 
@@ -61,7 +61,7 @@ def test_memory_and_mode_of_a_node_with_mig_devices(
     product: str, labeled: int, labels: dict[str, str], memory: int, mode: str
 ) -> None:
     labels = {**labels, "nvidia.com/gpu.memory": str(labeled), "nvidia.com/gpu.sharing-strategy": "none"}
-    actual = report_data.node_result(node("a100-1", product, gpus=2, labels=labels), None)
+    actual = data.node_result(node("a100-1", product, gpus=2, labels=labels), None)
     assert (actual["memory_mib"], actual["mode"]) == (memory, mode)
 
 
@@ -77,7 +77,7 @@ def test_changes_separate_what_is_set_from_what_is_removed() -> None:
         before={"taints": ["k=old:NoSchedule"]},
         after={"taints": ["k=new:NoSchedule"]},
     )
-    changes = report_data.changes_result([edit], [node("n1")])
+    changes = data.changes_result([edit], [node("n1")])
     assert (changes["labels"], changes["removed_labels"]) == (["team"], ["tier"])
     assert (changes["annotations"], changes["removed_annotations"]) == (["owner"], ["contact"])
     assert (changes["taints"], changes["removed_taints"]) == (["k=new:NoSchedule"], ["k=old:NoSchedule"])
@@ -93,5 +93,5 @@ def test_a_pool_that_may_be_empty_is_no_drift(
     pool = {"name": "t4", "model": "T4", "nodes": {"like": "worker", "flavor": "g4dn.xlarge", **nodes}}
     pool |= {"autoscale": autoscale} if autoscale else {}
     plan = derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [{**pool, "sharing": {"mode": "none"}}])
-    results = report_data.pool_results(MigAllocation(plan), [], assign_pools(plan.pools, []), {}, [], {})
+    results = data.pool_results(MigAllocation(plan), [], assign_pools(plan.pools, []), {}, [], {})
     assert results["t4"]["as_declared"] is as_declared

@@ -18,8 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.report.export_pools impo
     export_layout,
     export_sharing,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig, mig_parted
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as device_plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig, mig_parted, modes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import sharing_of
 from tests.helpers.variables import anything
 
@@ -226,11 +225,11 @@ def test_what_a_pool_declares_comes_back_with_the_same_entries(
     document |= {"replicas": replicas} if replicas > 1 else {}
     declared = sharing_of(document | ({"strategy": strategy} if strategy else {}))
     entry = mig_parted.entry(declared.layout, 4)
-    content = yaml_text.parse_yaml(yaml_text.render_yaml(device_plugin.device_plugin_config(declared)))
+    content = yaml_text.parse_yaml(yaml_text.render_yaml(modes.device_plugin_config(declared)))
     live = mig_parted.parse_configmap({"data": {"config.yaml": mig_parted.render_configuration({"x": entry})}})["x"]
     back = export_layout(live, 4, A100)
     again = sharing_of(export_sharing(content, back.layout))
-    assert device_plugin.plugin_entry_name(again) == device_plugin.plugin_entry_name(declared)
+    assert modes.plugin_entry_name(again) == modes.plugin_entry_name(declared)
     assert [mig.on_gpu(again.layout, index) for index in range(4)] == [
         mig.on_gpu(declared.layout, index) for index in range(4)
     ]

@@ -8,8 +8,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.pools.warnings import needs_pods, plan_warnings
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, needs_pods, plan_warnings
 from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import validate
 
 POOLS = [{"name": "p", "match": {"model": "T4"}}]

@@ -25,7 +25,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.pool_edit import (
     membership_edit,
     working_configuration,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout as node_runner
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import rollout
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     INTERRUPTED,
     NodeFailure,
@@ -76,27 +76,27 @@ nodes = st.builds(
 @given(nodes)
 def test_an_uncordoned_node_has_no_marks_left(actual: Node) -> None:
     opened = patched(
-        patched(actual, node_runner.cordon_patch(actual, "why")),
-        node_runner.uncordon_patch(patched(actual, node_runner.cordon_patch(actual, "why"))),
+        patched(actual, rollout.cordon_patch(actual, "why")),
+        rollout.uncordon_patch(patched(actual, rollout.cordon_patch(actual, "why"))),
     )
     assert opened.annotations == {}
     assert [taint for taint in opened.taints if taint["key"] != "team"] == []
     # A foreign cordon is still there.
     assert opened.unschedulable is (actual.unschedulable and CORDON not in actual.annotations)
     assert (THEIRS in opened.taints) is (THEIRS in actual.taints)
-    assert node_runner.uncordon_patch(opened) is None
+    assert rollout.uncordon_patch(opened) is None
 
 
 def test_only_pods_whose_eviction_was_accepted_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pods = tuple(PodOnNode("team", name, f"uid-{name}") for name in ("a", "b"))
     change = mock.Mock(blocking_pods=(), displaced=pods, pods_to_evict=pods, node="n0")
-    runner = node_runner.NodeRunner(mock.Mock(), change)
+    runner = rollout.NodeRunner(mock.Mock(), change)
 
     def drain(*dummy: t.Any, evicted: list[str], **options: t.Any) -> None:
         evicted.append("team/b")
         raise WaitTimeout("a was not evicted.")
 
-    monkeypatch.setattr(node_runner, "drain_gpu_pods", drain)
+    monkeypatch.setattr(rollout, "drain_gpu_pods", drain)
     with pytest.raises(NodeFailure, match="a was not evicted"):
         runner._drain(change)
     assert (runner.result.evicted, runner.result.written) == (["team/b"], True)
@@ -104,27 +104,27 @@ def test_only_pods_whose_eviction_was_accepted_are_reported(monkeypatch: pytest.
 
 @given(nodes)
 def test_nothing_is_scheduled_to_a_cordoned_node(actual: Node) -> None:
-    closed = patched(actual, node_runner.cordon_patch(actual, "why"))
+    closed = patched(actual, rollout.cordon_patch(actual, "why"))
     assert closed.unschedulable or STARTUP in closed.taints
     assert QUARANTINE not in closed.taints
-    assert node_runner.cordon_patch(closed, "why") is None
+    assert rollout.cordon_patch(closed, "why") is None
 
 
 @given(nodes, st.sampled_from(["drain", "mig-failed"]))
 def test_a_quarantined_node_has_the_reason_and_the_next_run_uncordons_it(actual: Node, reason: str) -> None:
-    closed = patched(actual, node_runner.cordon_patch(actual, "why"))
-    remaining = patched(closed, node_runner.quarantine_patch(closed, reason, "message"))
+    closed = patched(actual, rollout.cordon_patch(actual, "why"))
+    remaining = patched(closed, rollout.quarantine_patch(closed, reason, "message"))
     assert {"key": FAILED, "value": reason, "effect": "NoSchedule"} in remaining.taints
     assert remaining.annotations[FAILED] == "message"
-    assert node_runner.quarantine_patch(remaining, reason, "message") is None
-    again = patched(remaining, node_runner.cordon_patch(remaining, "why"))
+    assert rollout.quarantine_patch(remaining, reason, "message") is None
+    again = patched(remaining, rollout.cordon_patch(remaining, "why"))
     assert FAILED not in {taint["key"] for taint in again.taints}
-    assert patched(again, node_runner.uncordon_patch(again)).annotations == {}
+    assert patched(again, rollout.uncordon_patch(again)).annotations == {}
 
 
 def test_a_rolled_back_node_is_uncordoned_and_has_the_reason() -> None:
-    closed = patched(node(), node_runner.cordon_patch(node(), "why"))
-    back = patched(closed, node_runner.uncordon_patch(closed, failure="message"))
+    closed = patched(node(), rollout.cordon_patch(node(), "why"))
+    back = patched(closed, rollout.uncordon_patch(closed, failure="message"))
     assert (back.unschedulable, back.annotations, back.taints) == (False, {FAILED: "message"}, ())
 
 
@@ -140,7 +140,7 @@ def test_a_rolled_back_node_is_uncordoned_and_has_the_reason() -> None:
     ],
 )
 def test_rollback_patch(labels: dict[str, str], good: dict[str, str | None], patch: dict[str, t.Any] | None) -> None:
-    actual = node_runner.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
+    actual = rollout.rollback_patch(node(labels=labels), LastGood(good, {"nvidia.com/gpu": 1}))
     assert (actual["metadata"]["labels"] if actual else None) == patch
 
 
@@ -205,11 +205,11 @@ def test_clients_are_paused_where_they_run_and_resumed_by_uncordon() -> None:
     assert stopped.labels[CLIENT] == PAUSED
     assert pause_clients(stopped) is None
     assert pause_clients(node()) is None
-    opened = patched(stopped, node_runner.uncordon_patch(stopped))
+    opened = patched(stopped, rollout.uncordon_patch(stopped))
     assert opened.labels == running.labels
-    assert node_runner.uncordon_patch(running) is None
+    assert rollout.uncordon_patch(running) is None
     # The MIG manager resumes them itself.
-    assert node_runner.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None
+    assert rollout.uncordon_patch(replace(stopped, labels={**stopped.labels, STATE: "pending"})) is None
 
 
 def _raise(error: Exception) -> t.Any:
@@ -221,7 +221,7 @@ def test_labels_may_have_changed_if_only_the_response_was_lost(status: int, chan
     error = ApiError("no", status=status)
     runner = SimpleNamespace(_node=SimpleNamespace(write=lambda dummy: _raise(error)), _labels_changed=False)
     with pytest.raises(ApiError):
-        node_runner.NodeRunner._write_labels(t.cast(node_runner.NodeRunner, runner), lambda actual: None)
+        rollout.NodeRunner._write_labels(t.cast(rollout.NodeRunner, runner), lambda actual: None)
     assert runner._labels_changed is changed
 
 
@@ -229,7 +229,7 @@ def test_labels_may_have_changed_if_only_the_response_was_lost(status: int, chan
 def test_a_verified_node_that_cannot_be_uncordoned_keeps_its_configuration(status: int) -> None:
     """The next run uncordons it."""
     cordoned = replace(node(), annotations={CORDON: "GPU sharing is being changed"})
-    runner = object.__new__(node_runner.NodeRunner)
+    runner = object.__new__(rollout.NodeRunner)
     runner.result = NodeResult("n1")
     runner._name, runner._context = "n1", mock.Mock()
     runner._node = t.cast("t.Any", SimpleNamespace(read=lambda: cordoned, latest=cordoned))
@@ -247,5 +247,5 @@ def test_a_cordon_whose_response_is_lost_counts_as_written(status: int, written:
     client = mock.Mock(patch=mock.Mock(side_effect=error), get=mock.Mock(side_effect=error))
     context = mock.Mock(client=client, nodes=mock.Mock(get=lambda dummy: node()))
     with pytest.raises(ApiError):
-        WatchedNode(context, result).write(lambda actual: node_runner.cordon_patch(actual, "why"))
+        WatchedNode(context, result).write(lambda actual: rollout.cordon_patch(actual, "why"))
     assert result.written is written

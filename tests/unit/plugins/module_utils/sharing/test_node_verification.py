@@ -18,8 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node_check import check_node
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan, RebootPlan
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import reader as watched_nodes
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import verification as operand_restart
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import reader, verification
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import EVERYTHING
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     NodeFailure,
@@ -101,7 +100,7 @@ def verifier(cluster: Cluster, actual: Node, to: PoolPlan | None, result: NodeRe
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits depend only on the cluster's clock."""
-    monkeypatch.setattr(watched_nodes, "_CHECK", 0.001)
+    monkeypatch.setattr(reader, "_CHECK", 0.001)
 
 
 def test_a_timeout_names_the_duration_of_the_finding() -> None:
@@ -136,8 +135,8 @@ def test_gpu_feature_discovery_is_restarted_for_late_labels() -> None:
     result = NodeResult("n1")
     verifier(cluster, node(replicas=4, labels=LATE), pool(replicas=4), result).verify(None)
     assert cluster.deleted == [f"{PATH}/gfd-n1"]
-    assert operand_restart.LABELS_LATE <= cluster.now < operand_restart.LABELS_LATE + 60
-    assert result.repaired == operand_restart.DISCOVERY_RESTARTED
+    assert verification.LABELS_LATE <= cluster.now < verification.LABELS_LATE + 60
+    assert result.repaired == verification.DISCOVERY_RESTARTED
 
 
 def test_gpu_feature_discovery_is_restarted_only_once() -> None:

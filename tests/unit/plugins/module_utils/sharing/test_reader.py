@@ -13,7 +13,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.mig import mig_cap
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import change_plan as scopes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import change_plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import ConfigMaps, Scope
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.reader import (
     demand_problems,
@@ -42,7 +42,7 @@ def problems_of(sharing: dict[str, t.Any], nodes: list[Node], **options: t.Any) 
     membership = assign_pools(plan.pools, nodes)
     published = {node.name: entries for node in nodes if options.get("published")}
     configmaps = ConfigMaps(capacity=mig_capacity(nodes, published))
-    scope = options.get("scope", scopes.EVERYTHING)
+    scope = options.get("scope", change_plan.EVERYTHING)
     allocation = plan_demand(plan, nodes, membership, configmaps, scope=scope)
     by_name = {node.name: node for node in nodes}
     layout = layout_problems(allocation.plan, nodes, membership, configmaps)
@@ -79,11 +79,11 @@ UNDISCOVERED = a100("n2", labels={"accel.gpu/pool": "train", "nvidia.com/gpu.pre
 @pytest.mark.parametrize(
     ("nodes", "scope"),
     [
-        ([a100("n1"), UNDISCOVERED], scopes.EVERYTHING),
-        ([a100("n1"), a100("n2", ready=False)], scopes.EVERYTHING),
-        ([], scopes.EVERYTHING),
-        ([a100("n1")], Scope(scopes.NEW_NODES)),
-        ([a100("n1")], Scope(scopes.REPAIRED)),
+        ([a100("n1"), UNDISCOVERED], change_plan.EVERYTHING),
+        ([a100("n1"), a100("n2", ready=False)], change_plan.EVERYTHING),
+        ([], change_plan.EVERYTHING),
+        ([a100("n1")], Scope(change_plan.NEW_NODES)),
+        ([a100("n1")], Scope(change_plan.REPAIRED)),
         ([a100("n1")], Scope(pools=frozenset({"another"}))),
     ],
     ids=[

@@ -14,7 +14,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node, 
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode, PodsByNode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.sharing import change_plan as scopes
+from ansible_collections.accel.gpu.plugins.module_utils.sharing import change_plan
 from ansible_collections.accel.gpu.plugins.module_utils.sharing.change_plan import (
     ChangePlan,
     ConfigMaps,
@@ -55,7 +55,7 @@ def fleet() -> list[Node]:
 def changes(
     pools: t.Sequence[dict[str, t.Any]],
     nodes: t.Sequence[Node],
-    scope: scopes.Scope = scopes.EVERYTHING,
+    scope: change_plan.Scope = change_plan.EVERYTHING,
     pods: PodsByNode | None = None,
     defaults: t.Any = None,
 ) -> ChangePlan:
@@ -127,7 +127,7 @@ def test_a_run_without_sharing_mode_ends_no_sharing(
     assert releases.unshared == unshared
     assert ("neither these pools nor gpu_defaults set sharing.mode" in releases.refusal(())) is bool(unshared)
     assert bool(releases.refusal({"all"})) is bool(unshared), "a permission to release does not cover sharing"
-    assert changes([BARE, L40S, A100], shared, scopes.Scope(scopes.RESET)).releases.unshared == {}
+    assert changes([BARE, L40S, A100], shared, change_plan.Scope(change_plan.RESET)).releases.unshared == {}
 
 
 def test_mig_devices_and_sharing_by_others_count() -> None:
@@ -167,14 +167,16 @@ def test_a_run_without_sharing_mode_replaces_no_foreign_configuration(
     assert ("or replace foreign device plugin configurations" in releases.refusal(())) is replaced
 
 
-@pytest.mark.parametrize("state", [scopes.RESET, scopes.REPAIRED, scopes.NEW_NODES])
+@pytest.mark.parametrize("state", [change_plan.RESET, change_plan.REPAIRED, change_plan.NEW_NODES])
 def test_only_state_present_releases_nodes(state: str) -> None:
-    assert changes([], fleet(), scopes.Scope(state)).node_changes == ()
-    assert changes([T4], fleet(), scopes.Scope(scopes.PRESENT, frozenset({"notebooks"}))).releases.changes == ()
+    assert changes([], fleet(), change_plan.Scope(state)).node_changes == ()
+    assert (
+        changes([T4], fleet(), change_plan.Scope(change_plan.PRESENT, frozenset({"notebooks"}))).releases.changes == ()
+    )
 
 
 def test_a_label_selector_does_not_avoid_the_refusal() -> None:
-    scope = scopes.Scope(requirements=tuple(parse_selector("accel.gpu/pool=train")))
+    scope = change_plan.Scope(requirements=tuple(parse_selector("accel.gpu/pool=train")))
     releases = changes([], fleet(), scope).releases
     assert releases.counts == {"train": 1}
     assert releases.uncovered(()) == ["train"]

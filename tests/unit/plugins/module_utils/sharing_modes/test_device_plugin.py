@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.core import yaml_text
 from ansible_collections.accel.gpu.plugins.module_utils.schema import validators
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as plugin
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig, modes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import Sharing
 
 EVERY = [
@@ -39,7 +38,7 @@ EVERY = [
 
 def test_time_slicing_as_nvidia_writes_it() -> None:
     assert yaml_text.render_yaml(
-        plugin.device_plugin_config(Sharing("time-slicing", 4, rename=True, fail_requests_greater_than_one=False))
+        modes.device_plugin_config(Sharing("time-slicing", 4, rename=True, fail_requests_greater_than_one=False))
     ) == (
         "version: v1\n"
         "sharing:\n"
@@ -53,12 +52,12 @@ def test_time_slicing_as_nvidia_writes_it() -> None:
 
 
 def test_exclusive_shares_nothing() -> None:
-    assert yaml_text.render_yaml(plugin.device_plugin_config(Sharing())) == "version: v1\n"
+    assert yaml_text.render_yaml(modes.device_plugin_config(Sharing())) == "version: v1\n"
 
 
 def test_mig_as_nvidia_writes_it() -> None:
     sharing = Sharing("mig", 2, mig.parse_layout({"3g.20gb": 1, "1g.5gb+me": 1}), "mixed", rename=True)
-    assert yaml.safe_load(yaml_text.render_yaml(plugin.device_plugin_config(sharing))) == {
+    assert yaml.safe_load(yaml_text.render_yaml(modes.device_plugin_config(sharing))) == {
         "version": "v1",
         "flags": {"migStrategy": "mixed"},
         "sharing": {
@@ -75,29 +74,29 @@ def test_mig_as_nvidia_writes_it() -> None:
 
 
 def test_mps_as_nvidia_writes_it() -> None:
-    content = plugin.device_plugin_config(Sharing("mps", 4))
+    content = modes.device_plugin_config(Sharing("mps", 4))
     assert content["sharing"]["mps"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
 
 
 def test_names_tell_every_content_apart() -> None:
-    contents = {plugin.plugin_entry_name(sharing): plugin.device_plugin_config(sharing) for sharing in EVERY}
+    contents = {modes.plugin_entry_name(sharing): modes.device_plugin_config(sharing) for sharing in EVERY}
     names = list(contents)
-    assert len(names) == len({str(plugin.device_plugin_config(sharing)) for sharing in EVERY})
-    assert all(contents[plugin.plugin_entry_name(sharing)] == plugin.device_plugin_config(sharing) for sharing in EVERY)
+    assert len(names) == len({str(modes.device_plugin_config(sharing)) for sharing in EVERY})
+    assert all(contents[modes.plugin_entry_name(sharing)] == modes.device_plugin_config(sharing) for sharing in EVERY)
     assert all(validators.label_value(name) is None for name in names)
-    assert all(map(plugin.mode_of, names))
+    assert all(map(modes.mode_of, names))
 
 
 @pytest.mark.parametrize(
     "name", ["", "any", "none", "mig-1", "time-slicing-4", "a100-40gb-0a1b2c3d", "mps-4-0a1b2c3d9"]
 )
 def test_other_names_are_not_the_collections(name: str) -> None:
-    assert plugin.mode_of(name) is None
+    assert modes.mode_of(name) is None
 
 
 def test_name_says_what_it_is() -> None:
-    assert plugin.plugin_entry_name(Sharing("time-slicing", 4)).startswith("time-slicing-4-")
-    assert plugin.plugin_entry_name(Sharing()).startswith("none-")
+    assert modes.plugin_entry_name(Sharing("time-slicing", 4)).startswith("time-slicing-4-")
+    assert modes.plugin_entry_name(Sharing()).startswith("none-")
 
 
 CUT = {"1g.5gb": 2, "3g.20gb": 1}
@@ -160,5 +159,5 @@ def test_text_is_yaml_of_the_content(content: dict[str, t.Any]) -> None:
 def test_up_to_v0_19_devices_with_extras_are_shared_by_the_plain_name_and_labeled_by_their_own() -> None:
     sharing = Sharing("mig", 2, layout=mig.parse_layout({"1g.5gb+me": 1}), strategy="mixed", extras_named=False)
     assert sharing.resources == ("nvidia.com/mig-1g.5gb",)
-    names = [entry["name"] for entry in plugin.device_plugin_config(sharing)["sharing"]["timeSlicing"]["resources"]]
+    names = [entry["name"] for entry in modes.device_plugin_config(sharing)["sharing"]["timeSlicing"]["resources"]]
     assert names == ["nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.me"]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.mig import Geometry
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig as placement
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.mig import Counts, fit_error
 from tests.helpers.mig import GEOMETRIES, geometry_of
 
@@ -54,7 +54,7 @@ def enumerated(geometry: Geometry) -> frozenset[Key]:
 
 @MODELS
 def test_all_layouts_are_those_that_can_be_placed(key: str) -> None:
-    actual = [key_of(counts) for counts in placement.all_layouts(GEOMETRIES[key])]
+    actual = [key_of(counts) for counts in mig.all_layouts(GEOMETRIES[key])]
     assert len(actual) == len(set(actual))
     assert set(actual) == enumerated(GEOMETRIES[key])
 
@@ -63,17 +63,16 @@ def test_all_layouts_are_those_that_can_be_placed(key: str) -> None:
 def test_maximal_are_those_that_are_part_of_no_other(key: str) -> None:
     existing = [Counter(dict(one)) for one in enumerated(GEOMETRIES[key])]
     largest = {key_of(one) for one in existing if not any(one < other for other in existing)}
-    assert {key_of(counts) for counts in placement.maximal(GEOMETRIES[key])} == largest
+    assert {key_of(counts) for counts in mig.maximal(GEOMETRIES[key])} == largest
 
 
 # Without media extensions: 77 and 28, as enumerated manually from the placements of `nvidia-smi mig -lgipp`.
 def test_numbers_of_layouts() -> None:
-    plain = [counts for counts in placement.all_layouts(A100) if "1g.5gb+me" not in counts]
-    largest = [counts for counts in placement.maximal(A100) if "1g.5gb+me" not in counts]
+    plain = [counts for counts in mig.all_layouts(A100) if "1g.5gb+me" not in counts]
+    largest = [counts for counts in mig.maximal(A100) if "1g.5gb+me" not in counts]
     assert (len(plain), len(largest)) == (77, 28)
     numbers = {
-        geometry.kind: (len(placement.all_layouts(geometry)), len(placement.maximal(geometry)))
-        for geometry in GEOMETRIES.values()
+        geometry.kind: (len(mig.all_layouts(geometry)), len(mig.maximal(geometry))) for geometry in GEOMETRIES.values()
     }
     assert numbers == {"A": (127, 44), "B": (19, 8), "C": (114, 64), "D": (13, 9)}
 
@@ -81,8 +80,8 @@ def test_numbers_of_layouts() -> None:
 @MODELS
 def test_every_layout_can_be_placed_and_nothing_lies_on_anything(key: str) -> None:
     geometry = GEOMETRIES[key]
-    for counts in placement.all_layouts(geometry):
-        placed = placement.place(geometry, counts)
+    for counts in mig.all_layouts(geometry):
+        placed = mig.place(geometry, counts)
         assert placed
         assert Counter(one.profile for one in placed) == Counter(counts)
         slices = [at for one in placed for at in range(one.start, one.start + one.size)]
@@ -103,23 +102,23 @@ def geometries_and_counts(draw: st.DrawFn) -> tuple[Geometry, dict[str, int]]:
 @given(geometries_and_counts())
 def test_fits_is_what_was_enumerated(geometry_and_counts: tuple[Geometry, dict[str, int]]) -> None:
     geometry, counts = geometry_and_counts
-    assert placement.fits(geometry, counts) is (not key_of(counts) or key_of(counts) in enumerated(geometry))
+    assert mig.fits(geometry, counts) is (not key_of(counts) or key_of(counts) in enumerated(geometry))
 
 
 @given(geometries_and_counts())
 def test_a_part_of_what_fits_fits(geometry_and_counts: tuple[Geometry, dict[str, int]]) -> None:
     """Also with media extensions: what is taken out leaves no other without them."""
     geometry, counts = geometry_and_counts
-    if placement.fits(geometry, counts):
-        assert all(placement.fits(geometry, {**counts, name: count - 1}) for name, count in counts.items() if count)
+    if mig.fits(geometry, counts):
+        assert all(mig.fits(geometry, {**counts, name: count - 1}) for name, count in counts.items() if count)
 
 
 @MODELS
 def test_nothing_fits_beside_a_maximal_layout(key: str) -> None:
     geometry = GEOMETRIES[key]
-    for counts in placement.maximal(geometry):
+    for counts in mig.maximal(geometry):
         for profile in geometry.profiles:
-            assert not placement.fits(geometry, {**counts, profile.name: counts.get(profile.name, 0) + 1})
+            assert not mig.fits(geometry, {**counts, profile.name: counts.get(profile.name, 0) + 1})
 
 
 def apart(one: Counts, other: Counts) -> tuple[int, int]:
@@ -131,12 +130,12 @@ def apart(one: Counts, other: Counts) -> tuple[int, int]:
 @given(geometries_and_counts(), st.integers(1, 6))
 def test_no_layout_is_nearer_than_the_nearest(geometry_and_counts: tuple[Geometry, dict[str, int]], limit: int) -> None:
     geometry, counts = geometry_and_counts
-    actual = placement.nearest(geometry, counts, limit)
-    assert len(actual) == min(limit, len(placement.all_layouts(geometry)))
-    assert all(placement.fits(geometry, layout) for layout in actual)
-    every = sorted((max(apart(counts, layout)), apart(counts, layout)[0]) for layout in placement.all_layouts(geometry))
+    actual = mig.nearest(geometry, counts, limit)
+    assert len(actual) == min(limit, len(mig.all_layouts(geometry)))
+    assert all(mig.fits(geometry, layout) for layout in actual)
+    every = sorted((max(apart(counts, layout)), apart(counts, layout)[0]) for layout in mig.all_layouts(geometry))
     assert [(max(apart(counts, layout)), apart(counts, layout)[0]) for layout in actual] == every[: len(actual)]
-    if key_of(counts) and placement.fits(geometry, counts):
+    if key_of(counts) and mig.fits(geometry, counts):
         assert key_of(actual[0]) == key_of(counts)
 
 
@@ -152,26 +151,26 @@ def test_no_layout_is_nearer_than_the_nearest(geometry_and_counts: tuple[Geometr
     ],
 )
 def test_what_is_wasted(counts: dict[str, int], compute: int, memory: int, media: bool) -> None:
-    assert placement.unused(A100, counts) == (compute, memory, media)
+    assert mig.unused(A100, counts) == (compute, memory, media)
 
 
 @MODELS
 def test_waste_is_what_is_left_of_the_whole(key: str) -> None:
     geometry = GEOMETRIES[key]
-    [whole] = [one for one in placement.maximal(geometry) if list(one) == [geometry.profiles[-1].name]] or [{}]
-    assert not whole or placement.unused(geometry, whole) == (0, 0, False)
-    assert all(min(placement.unused(geometry, counts)[:2]) >= 0 for counts in placement.all_layouts(geometry))
+    [whole] = [one for one in mig.maximal(geometry) if list(one) == [geometry.profiles[-1].name]] or [{}]
+    assert not whole or mig.unused(geometry, whole) == (0, 0, False)
+    assert all(min(mig.unused(geometry, counts)[:2]) >= 0 for counts in mig.all_layouts(geometry))
 
 
 @MODELS
 def test_enumeration_is_quick(key: str) -> None:
     """Counted first: no more states than layouts, each extended once by each profile; then a generous limit of time."""
     geometry = GEOMETRIES[key]
-    placement._vectors.cache_clear()
-    placement._maximal.cache_clear()
+    mig._vectors.cache_clear()
+    mig._maximal.cache_clear()
     began = time.process_time()
-    assert len(placement.all_layouts(geometry)) * len(geometry.profiles) < 2000
-    assert placement.maximal(geometry)
+    assert len(mig.all_layouts(geometry)) * len(geometry.profiles) < 2000
+    assert mig.maximal(geometry)
     assert time.process_time() - began < 0.5
 
 
@@ -196,7 +195,7 @@ def test_enumeration_is_quick(key: str) -> None:
     ],
 )
 def test_fits(geometry: Geometry, counts: dict[str, int], fits: bool) -> None:
-    assert placement.fits(geometry, counts) is fits
+    assert mig.fits(geometry, counts) is fits
     assert (fit_error(geometry, counts) is None) is fits
 
 
@@ -212,4 +211,4 @@ def test_fits(geometry: Geometry, counts: dict[str, int], fits: bool) -> None:
     ],
 )
 def test_the_largest_device_is_made_first(counts: dict[str, int], placed: list[tuple[str, int, int]]) -> None:
-    assert list(placement.place(A100, counts) or ()) == placed
+    assert list(mig.place(A100, counts) or ()) == placed

@@ -17,8 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.report.export_pools import Inexpressible, export_sharing
 from ansible_collections.accel.gpu.plugins.module_utils.schema.pool import DEFAULTS, POOL, plugin_setting_field
 from ansible_collections.accel.gpu.plugins.module_utils.schema.variables import InvalidVariables
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as device_plugin
-from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes as sharing
+from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import modes
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes.modes import (
     MODES,
     SETTINGS,
@@ -46,7 +45,7 @@ VALUES = [
 @pytest.mark.parametrize(("name", "key", "value"), VALUES)
 def test_a_declared_value_is_written_and_exported(name: str, key: str, value: Any) -> None:
     declared = {**DECLARED[name], key: value}
-    content = device_plugin.device_plugin_config(sharing_of(declared))
+    content = modes.device_plugin_config(sharing_of(declared))
     assert get_nested(content, *setting_paths(name, MODES[name].plugin_key)[key]) == value
     exported = export_sharing(content, declared.get("layout"))
     assert exported == (declared if value != SETTINGS[key].default else DECLARED[name])
@@ -63,7 +62,7 @@ def test_a_declared_value_is_written_and_exported(name: str, key: str, value: An
 )
 def test_a_new_setting_does_not_rename_configurations(name: str, entry: str) -> None:
     """Otherwise, all nodes would get another label with the next release of the collection."""
-    assert device_plugin.plugin_entry_name(sharing_of(DECLARED[name])) == entry
+    assert modes.plugin_entry_name(sharing_of(DECLARED[name])) == entry
 
 
 def test_a_mode_ignores_settings_of_a_section_that_it_does_not_have() -> None:
@@ -72,7 +71,7 @@ def test_a_mode_ignores_settings_of_a_section_that_it_does_not_have() -> None:
 
 
 @dataclass(frozen=True)
-class _ExtendedSharing(sharing.Sharing):
+class _ExtendedSharing(modes.Sharing):
     """Sharing with a setting that is not in the section that shares a resource, and one of a single mode; their values are not booleans."""
 
     device_id_strategy: str | None = None
@@ -84,7 +83,7 @@ def device_id_strategy(monkeypatch: pytest.MonkeyPatch) -> str:
     key = "device_id_strategy"
     setting = PluginSetting("flags.plugin.deviceIDStrategy", None, "uuid", ("uuid", "index"))
     monkeypatch.setitem(SETTINGS, key, setting)
-    monkeypatch.setattr(sharing, "Sharing", _ExtendedSharing)
+    monkeypatch.setattr(modes, "Sharing", _ExtendedSharing)
     return key
 
 
@@ -103,7 +102,7 @@ def test_the_plugins_own_default_is_not_exported(
     name: str, flags: dict[str, Any], exported: str | None, device_id_strategy: str
 ) -> None:
     """Otherwise, the pools of all existing nodes would declare the new setting, or could not be exported."""
-    content = device_plugin.device_plugin_config(sharing_of(DECLARED[name]))
+    content = modes.device_plugin_config(sharing_of(DECLARED[name]))
     content["flags"] = {**content.get("flags", {}), **flags}
     declared = {**DECLARED[name], **({device_id_strategy: exported} if exported else {})}
     assert export_sharing(content, declared.get("layout")) == declared
@@ -131,7 +130,7 @@ def pinned_memory(monkeypatch: pytest.MonkeyPatch) -> str:
         own = section.fields["sharing"]
         assert isinstance(own, Section)
         monkeypatch.setitem(t.cast("dict[str, Field]", own.fields), key, plugin_setting_field(setting))
-    monkeypatch.setattr(sharing, "Sharing", _ExtendedSharing)
+    monkeypatch.setattr(modes, "Sharing", _ExtendedSharing)
     return key
 
 
@@ -148,7 +147,7 @@ def problems_of(declared: dict[str, Any]) -> list[str]:
 def test_a_text_of_one_mode_is_checked_written_and_exported(pinned_memory: str) -> None:
     declared = {**DECLARED["mps"], pinned_memory: "4Gi"}
     [pool] = derive({"name": "prod"}, {}, pools_with(declared)).pools
-    content = device_plugin.device_plugin_config(pool.sharing)
+    content = modes.device_plugin_config(pool.sharing)
     assert content["sharing"]["mps"]["pinnedMemory"] == "4Gi"
     assert export_sharing(content, None) == declared
     with pytest.raises(Inexpressible):
@@ -164,6 +163,4 @@ def test_other_modes_do_not_have_it(name: str, pinned_memory: str) -> None:
         f"gpu_pools[0].sharing.pinned_memory: has no effect with mode: {name}; remove it, or set mode: mps"
     ]
     [pool] = derive({"name": "prod"}, {"sharing": {pinned_memory: "4Gi"}}, pools_with(DECLARED[name])).pools
-    assert device_plugin.device_plugin_config(pool.sharing) == device_plugin.device_plugin_config(
-        sharing_of(DECLARED[name])
-    )
+    assert modes.device_plugin_config(pool.sharing) == modes.device_plugin_config(sharing_of(DECLARED[name]))

@@ -15,8 +15,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.core.errors import Inval
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import POOL_OWNER
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import PodOnNode
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall import removal
-from ansible_collections.accel.gpu.plugins.module_utils.uninstall import stages as before_helm
+from ansible_collections.accel.gpu.plugins.module_utils.uninstall import removal, stages
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import ComponentRemoval, Components
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import BeforeHelm
 
@@ -56,7 +55,7 @@ def test_the_removed_mig_devices_are_in_the_preview_and_in_the_result_of_the_run
     preview.preview()
     run = replace(stage(), waiting=mock.Mock())
     reset = mock.Mock(return_value=mock.Mock(wait=lambda: [replace(NODE, labels={})]))
-    monkeypatch.setattr(before_helm, "MigReset", reset)
+    monkeypatch.setattr(stages, "MigReset", reset)
     monkeypatch.setattr(run, "patch_nodes", mock.Mock())
     run._await_mig_reset(mock.Mock())
     assert (

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.helm.release import helm_release_of, is_written_by_helm
+from ansible_collections.accel.gpu.plugins.module_utils.helm.release import is_written_by_helm
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import helm_release_of
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import CREATED as CREATED_KINDS
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import (
     DepartingObjects,

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import assign_pools
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
-from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation as evidence
+from ansible_collections.accel.gpu.plugins.module_utils.validation import evaluation
 from tests.helpers.fleet import node, pool
 from tests.helpers.validation import DEFAULTS
 
@@ -22,47 +22,53 @@ IMAGES = {"0.0": "image:1"}
 
 
 def test_evidence_depends_on_kinds_of_nodes() -> None:
-    one = evidence.fingerprint_inputs(pool(), [node("a"), node("b")], IMAGES)
-    assert evidence.fingerprint(one) == evidence.fingerprint(evidence.fingerprint_inputs(pool(), [node("c")], IMAGES))
+    one = evaluation.fingerprint_inputs(pool(), [node("a"), node("b")], IMAGES)
+    assert evaluation.fingerprint(one) == evaluation.fingerprint(
+        evaluation.fingerprint_inputs(pool(), [node("c")], IMAGES)
+    )
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        evidence.fingerprint_inputs(pool(), [node("a")], {"0.0": "image:2"}),
-        evidence.fingerprint_inputs(SHARED, [node("a")], IMAGES),
-        evidence.fingerprint_inputs(pool(), [node("a"), node("b", gpus=2)], IMAGES),
-        evidence.fingerprint_inputs(
+        evaluation.fingerprint_inputs(pool(), [node("a")], {"0.0": "image:2"}),
+        evaluation.fingerprint_inputs(SHARED, [node("a")], IMAGES),
+        evaluation.fingerprint_inputs(pool(), [node("a"), node("b", gpus=2)], IMAGES),
+        evaluation.fingerprint_inputs(
             pool(), [node("a", labels={"nvidia.com/cuda.driver-version.full": "595.1"})], IMAGES
         ),
-        evidence.fingerprint_inputs(pool(tolerations=({"key": "a", "operator": "Exists"},)), [node("a")], IMAGES),
+        evaluation.fingerprint_inputs(pool(tolerations=({"key": "a", "operator": "Exists"},)), [node("a")], IMAGES),
     ],
 )
 def test_evidence_changes_with_its_inputs(other: dict[str, t.Any]) -> None:
-    assert evidence.fingerprint(other) != evidence.fingerprint(evidence.fingerprint_inputs(pool(), [node("a")], IMAGES))
+    assert evaluation.fingerprint(other) != evaluation.fingerprint(
+        evaluation.fingerprint_inputs(pool(), [node("a")], IMAGES)
+    )
 
 
 def test_unreadable_evidence_is_left_out() -> None:
-    assert evidence.read_evidence({"data": {"a": "{", "b": "[]", "c": '{"evidence": "1"}'}}) == {"c": {"evidence": "1"}}
-    assert evidence.read_evidence(None) == {}
+    assert evaluation.read_evidence({"data": {"a": "{", "b": "[]", "c": '{"evidence": "1"}'}}) == {
+        "c": {"evidence": "1"}
+    }
+    assert evaluation.read_evidence(None) == {}
 
 
 def test_evidence_depends_on_the_image_that_is_used() -> None:
     labels = {"nvidia.com/cuda.runtime-version.full": "12.2"}
     hashes = [
-        evidence.fingerprint(evidence.fingerprint_inputs(pool(), [node("a", labels=labels)], images))
+        evaluation.fingerprint(evaluation.fingerprint_inputs(pool(), [node("a", labels=labels)], images))
         for images in ({"11.7": "a:1"}, {"11.7": "a:1", "12.5": "a:2"}, {"11.7": "a:1", "12.1": "a:3"})
     ]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-INPUTS = evidence.fingerprint_inputs(pool(), [node("a")], IMAGES)
-PASSED = evidence.verified_entry(INPUTS, "a", {"GPU-1": 1}, {"kernel": "passed"})
-FAILURE = evidence.failed_entry(INPUTS, "a", {"GPU-1": 1}, ["p on GPU-1:\n hung"], 0.0)
+INPUTS = evaluation.fingerprint_inputs(pool(), [node("a")], IMAGES)
+PASSED = evaluation.verified_entry(INPUTS, "a", {"GPU-1": 1}, {"kernel": "passed"})
+FAILURE = evaluation.failed_entry(INPUTS, "a", {"GPU-1": 1}, ["p on GPU-1:\n hung"], 0.0)
 
 
 def test_entries() -> None:
-    mark = evidence.fingerprint(INPUTS)
+    mark = evaluation.fingerprint(INPUTS)
     expected = {"evidence": mark, "inputs": INPUTS, "node": "a", "devices": {"GPU-1": 1}, "kernel": "passed"}
     assert expected == PASSED
     assert {key: FAILURE[key] for key in ("evidence", "status", "problems", "time", "node", "devices")} == {
@@ -87,7 +93,7 @@ def test_entries() -> None:
 def test_only_current_entries_of_verified_pools_are_evidence(
     entry: dict[str, t.Any] | None, inputs: dict[str, t.Any], verified: bool
 ) -> None:
-    assert evidence.is_verified(entry, inputs) is verified
+    assert evaluation.is_verified(entry, inputs) is verified
 
 
 @pytest.mark.parametrize(
@@ -112,11 +118,11 @@ def test_the_last_validation_of_a_pool(entry: dict[str, t.Any], image: str, expe
     cluster = {"name": "lab", **({"validation": {"image": image}} if image else {})}
     plan, nodes = derive({"name": "lab"}, {}, [document]), [node("a", labels={"accel.gpu/pool": "notebooks"})]
     membership = assign_pools(plan.pools, nodes)
-    inputs = evidence.inputs_by_pool(plan, {"a": nodes[0]}, membership)["notebooks"]
-    stored = {**entry, "evidence": evidence.fingerprint(inputs)}
+    inputs = evaluation.inputs_by_pool(plan, {"a": nodes[0]}, membership)["notebooks"]
+    stored = {**entry, "evidence": evaluation.fingerprint(inputs)}
     configmap = {"data": {"notebooks": json.dumps(stored)}}
     client = t.cast("Client", SimpleNamespace(get=lambda path: configmap))
-    actual = evidence.validated_pools(client, derive(cluster, {}, [document]), nodes, membership)
+    actual = evaluation.validated_pools(client, derive(cluster, {}, [document]), nodes, membership)
     assert actual == {"notebooks": {"node": "a", "devices": {"GPU-1": 1}, **expected}}
 
 
@@ -143,6 +149,6 @@ NODE, NETWORK = "all_reduce", "network_all_reduce"
 )
 def test_evidence_covers_what_is_requested(entry: dict[str, t.Any], options: dict[str, t.Any], covered: bool) -> None:
     verified = {"kernel": "passed", **entry}
-    assert evidence.evidence_covers(verified, {**DEFAULTS, **options}) is covered
-    assert evidence.evidence_covers(verified, DEFAULTS)
-    assert not evidence.evidence_covers(entry, {**DEFAULTS, **options})
+    assert evaluation.evidence_covers(verified, {**DEFAULTS, **options}) is covered
+    assert evaluation.evidence_covers(verified, DEFAULTS)
+    assert not evaluation.evidence_covers(entry, {**DEFAULTS, **options})

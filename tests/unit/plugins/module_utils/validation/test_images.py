@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases as cuda
+from ansible_collections.accel.gpu.plugins.module_utils.catalog import releases
 from ansible_collections.accel.gpu.plugins.module_utils.validation.pods import choose_image
 from tests.helpers.fleet import node
 
@@ -53,7 +53,7 @@ def test_older_labels_have_the_version_in_parts() -> None:
 
 
 def test_one_image_is_used_on_every_node() -> None:
-    assert choose_image({cuda.ANY_CUDA_VERSION: "mine"}, node(labels=labels("11.4"))) == "mine"
+    assert choose_image({releases.ANY_CUDA_VERSION: "mine"}, node(labels=labels("11.4"))) == "mine"
 
 
 @given(driver=versions, offered=st.sets(versions, min_size=1))
@@ -61,6 +61,6 @@ def test_an_image_never_needs_a_newer_driver_if_another_fits(
     driver: tuple[int, int], offered: set[tuple[int, int]]
 ) -> None:
     images = {f"{major}.{minor}": f"{major}.{minor}" for major, minor in offered}
-    chosen = cuda.parse_cuda_version(choose_image(images, node(labels=labels(f"{driver[0]}.{driver[1]}", "9.0"))))
+    chosen = releases.parse_cuda_version(choose_image(images, node(labels=labels(f"{driver[0]}.{driver[1]}", "9.0"))))
     fitting = [version for version in offered if version <= driver]
     assert chosen == (max(fitting) if fitting else min(offered))

@@ -7,12 +7,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig
-from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check as expected_state
+from ansible_collections.accel.gpu.plugins.module_utils.nodes import node_check
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import Node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.pods import gpu_requests
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive, per_node_plan
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import PoolPlan
-from ansible_collections.accel.gpu.plugins.module_utils.report import data as report_data
+from ansible_collections.accel.gpu.plugins.module_utils.report import data
 from ansible_collections.accel.gpu.plugins.module_utils.report.view_model import GpuNode, ResourceUsage, build_page
 from ansible_collections.accel.gpu.plugins.module_utils.sharing_modes import mig as layout
 from ansible_collections.accel.gpu.plugins.plugin_utils.report_page.render import render
@@ -34,12 +34,12 @@ CUT = {
 def info_of(nodes: t.Sequence[Node], pool: PoolPlan, pods: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
     """The result of gpu_info for nodes that all belong to one pool."""
     held = gpu_requests(pods)
-    results = [report_data.node_result(one, pool.name, pool, held.get(one.name, [])) for one in nodes]
+    results = [data.node_result(one, pool.name, pool, held.get(one.name, [])) for one in nodes]
     return {
         "cluster": "lab",
         "reachable": True,
-        **report_data.cluster_result(nodes, results),
-        "pools": {pool.name: {**report_data.declared_pool(pool), "nodes": len(nodes), "as_declared": True}},
+        **data.cluster_result(nodes, results),
+        "pools": {pool.name: {**data.declared_pool(pool), "nodes": len(nodes), "as_declared": True}},
         "nodes": results,
         "nodes_not_shown": 0,
     }
@@ -85,7 +85,7 @@ def test_a_demand_draws_the_slices_and_each_node_by_its_own_layout() -> None:
     info = info_of([one], settled.pools[0], [])
     geometry = mig.geometry(MODEL)
     assert geometry
-    info["pools"]["train"]["gpu_layouts"] = expected_state.node_layouts(settled.pools[0], [one], {"a100-1": geometry})
+    info["pools"]["train"]["gpu_layouts"] = node_check.node_layouts(settled.pools[0], [one], {"a100-1": geometry})
     (only,) = build_page(info).nodes
     assert only.gpu_layouts == ((("3g.40gb", 1),), ())
     assert only.badges == ()

@@ -1,0 +1,283 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base of the modules for vCenter: connection options, the session, and the cluster whose machines use the templates."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import typing as t
+
+from ansible.module_utils.basic import env_fallback
+
+from ..core.errors import InvalidOptions, ModuleFailure, ServiceError
+from ..core.http import ConnectionPools
+from ..core.module import ArgumentSpec, BaseModule, merge_specs
+from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
+from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
+from .client import VARIABLES, VCenter, VCenterOptions, VSphereError
+from .openshift import OpenShift, find_failure_domain
+from .ova import OvaSource, Upload
+from .templates import MAX_NAME, TemplateRequest
+
+# The options have the names and the variables of vmware.vmware; `ca_cert` and `request_timeout` are this collection's.
+_TYPES: ArgumentSpec = {
+    "hostname": {"type": "str"},
+    "username": {"type": "str", "aliases": ["user"]},
+    "password": {"type": "str", "aliases": ["pass"], "no_log": True},
+    "port": {"type": "int"},
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_cert": {"type": "path"},
+    "proxy_host": {"type": "str"},
+    "proxy_port": {"type": "int"},
+}
+CONNECTION: ArgumentSpec = {
+    **{name: {**option, "fallback": (env_fallback, [VARIABLES[name]])} for name, option in _TYPES.items()},
+    "request_timeout": {"type": "int", "default": 60},
+}
+KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
+NAMESPACE: ArgumentSpec = {"namespace": {"type": "str", "default": "openshift-machine-api"}}
+# The option of modules that ask vCenter only why a virtual machine does not start.
+VCENTER: ArgumentSpec = {"vcenter": {"type": "dict", "options": CONNECTION}}
+_TEMPLATE: ArgumentSpec = {
+    "name": {"type": "str"},
+    "profile": {"type": "str"},
+    "count": {"type": "int", "default": 1},
+    "failure_domain": {"type": "str"},
+    "datacenter": {"type": "str"},
+    "cluster": {"type": "str"},
+    "datastore": {"type": "str"},
+    "network": {"type": "str"},
+    "resource_pool": {"type": "str"},
+    "folder": {"type": "str", "default": "accel-gpu"},
+    "mmio_gib": {"type": "int"},
+    "url": {"type": "str"},
+    "path": {"type": "path"},
+    "checksum": {"type": "str"},
+}
+# The options of one template, and the list of several.
+TEMPLATES: ArgumentSpec = {
+    **_TEMPLATE,
+    "templates": {
+        "type": "list",
+        "elements": "dict",
+        "options": {name: {**option, "required": name == "name"} for name, option in _TEMPLATE.items()},
+    },
+}
+_PLACES = ("datacenter", "cluster", "datastore", "network")
+# NVIDIA limits the vGPUs of a virtual machine to 16 (vSphere 8.0 Update 2 and later); vCenter reports the limit of older hardware versions.
+_MAX_COUNT = 16
+_NAME_ROOM = MAX_NAME - 40
+
+
+class VSphereModule(ClusterModule):
+    """A module for vCenter. The connection to the cluster is in the option `kubernetes`, if the module has it."""
+
+    records_name = False
+
+    def __init__(self, argument_spec: ArgumentSpec, **kwargs: t.Any) -> None:
+        """Compose the argument spec. A module's own options override shared options with the same name."""
+        super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
+
+    @property
+    def kube_params(self) -> dict[str, t.Any]:
+        """The option `kubernetes`; empty if it is not set."""
+        return self.params.get("kubernetes") or {}
+
+    def shown_params(self) -> dict[str, t.Any]:
+        """The parameters to show, with the kubeconfig in the option `kubernetes` hidden."""
+        shown = super().shown_params()
+        if isinstance(shown.get("kubernetes"), dict):
+            shown["kubernetes"] = shown_options(shown["kubernetes"])
+        return shown
+
+    @functools.cached_property
+    def center(self) -> VCenter:
+        """The session with vCenter, which has not logged in yet. Without the option hostname, it is the vCenter of the cluster in `kubernetes`."""
+        params = dict(self.params)
+        if not params["hostname"] and self.openshift is not None:
+            params["hostname"], port = self.openshift.vcenter()
+            params["port"] = params["port"] or port
+        return VCenter(VCenterOptions.from_params({**params, "port": params["port"] or 443}), self.user_agent)
+
+    @functools.cached_property
+    def openshift(self) -> OpenShift | None:
+        """The cluster in the option `kubernetes`; None without this option."""
+        return OpenShift(self.client, self.params["namespace"]) if self.params.get("kubernetes") is not None else None
+
+    def has_written(self) -> bool:
+        """Whether vCenter or the API server has accepted a write."""
+        center = self.__dict__.get("center")
+        return (center is not None and center.has_written) or super().has_written()
+
+    def explain_error(self, error: ServiceError) -> str:
+        """The message for an error."""
+        return error.message if isinstance(error, VSphereError) else super().explain_error(error)
+
+    def run(self, work: t.Callable[[t.Any], dict[str, t.Any]]) -> t.NoReturn:
+        """Like BaseModule.run(), but end the session first."""
+
+        def closing(module: VSphereModule) -> dict[str, t.Any]:
+            try:
+                return work(module)
+            finally:
+                if "center" in module.__dict__:
+                    module.center.close()
+
+        super().run(closing)
+
+    def upload(self) -> Upload:
+        """How disks are sent to ESXi hosts."""
+        options = self.center.options
+
+        def pinned(thumbprint: str) -> ConnectionPools:
+            # vCenter, whose own certificate was verified, names the certificate of the host; hosts often have one that no CA of this machine has signed.
+            return ConnectionPools(validate_certs=False, assert_fingerprint=thumbprint.replace(":", ""))
+
+        return Upload(
+            options.pools(),
+            pinned if options.validate_certs and not options.ca_cert else None,
+            options.address,
+            options.request_timeout,
+        )
+
+    def requests(self) -> list[TemplateRequest]:
+        """The declared templates, with the places of their failure domains. Raises InvalidOptions with all problems."""
+        given = self.params["templates"]
+        entries = [self.params] if given is None else given
+        problems: list[str] = []
+        requests = []
+        for entry in entries:
+            label = f"Template {entry['name']}"
+            found = [
+                f"{label}: {problem}" for problem in _entry_problems(entry, has_cluster=self.openshift is not None)
+            ]
+            problems += found
+            if not found:
+                try:
+                    requests.append(self._request(entry))
+                except InvalidOptions as error:
+                    problems += [f"{label}: {problem}" for problem in error.problems]
+        names = [entry["name"] for entry in entries]
+        problems += [
+            f"Template {name}: is declared more than once"
+            for name in sorted({name for name in names if names.count(name) > 1})
+        ]
+        if problems:
+            raise InvalidOptions(problems)
+        return requests
+
+    def _request(self, entry: t.Mapping[str, t.Any]) -> TemplateRequest:
+        places = {name: entry[name] for name in (*_PLACES, "resource_pool")}
+        if not all(places[name] for name in _PLACES):
+            cluster = t.cast("OpenShift", self.openshift)
+            domain = find_failure_domain(cluster.failure_domains(), entry["failure_domain"])
+            if domain.server and domain.server.lower() != self.center.options.hostname.lower():
+                raise InvalidOptions(
+                    [
+                        f"failure_domain: {domain.name} is on vCenter {domain.server}, but hostname is {self.center.options.hostname}; set hostname"
+                    ]
+                )
+            places = {name: value or getattr(domain, name) for name, value in places.items()}
+            own = (
+                f"{domain.datacenter}/vm/{entry['folder']}".lstrip("/")
+                if not entry["folder"].startswith("/")
+                else entry["folder"].lstrip("/")
+            )
+            if domain.folder and domain.folder.strip("/") == own:
+                raise InvalidOptions(
+                    [
+                        f"folder: {entry['folder']} is the folder of the cluster's machines, in which OpenShift replaces templates with its own; set "
+                        "another folder"
+                    ]
+                )
+        return TemplateRequest(
+            name=entry["name"],
+            profile=entry["profile"],
+            count=entry["count"],
+            folder=entry["folder"],
+            mmio_gib=entry["mmio_gib"],
+            source=self._source(entry),
+            **places,
+        )
+
+    def _source(self, entry: t.Mapping[str, t.Any]) -> OvaSource:
+        location = entry["url"] or entry["path"]
+        if location is None:
+            return self._release_source
+        if entry["checksum"]:
+            return OvaSource(location, entry["checksum"].removeprefix("sha256:").lower())
+        return OvaSource(location, _checksum_of(location))
+
+    @functools.cached_property
+    def _release_source(self) -> OvaSource:
+        return t.cast("OpenShift", self.openshift).source()
+
+
+def start_failures(module: BaseModule, machines: t.Mapping[str, str]) -> list[str]:
+    """Why virtual machines do not start, according to vCenter; never fails. The option `vcenter` of a module contains the credentials.
+
+    machines: their names and vCenters.
+    """
+    given = {name: value for name, value in (module.params["vcenter"] or {}).items() if value is not None}
+    options = {"hostname": next(iter(machines.values())), "port": 443, **given}
+    if not options.get("username"):
+        return [
+            "Set the connection to vCenter (option vcenter, or gpu_cluster.cloud.machineset.vsphere), so that its reason is shown here."
+        ]
+    try:
+        center = VCenter(VCenterOptions.from_params(options), module.user_agent)
+        try:
+            failures = [failure for failure in center.failed_power_ons() if failure.name in machines]
+        finally:
+            center.close()
+    except (ModuleFailure, ServiceError) as error:
+        return [f"The reason is not known, because vCenter cannot be asked: {error}"]
+    return [
+        " ".join(
+            filter(
+                None,
+                (f"Virtual machine {each.name} did not start at {each.at}: {each.reason.rstrip('.')}.", each.remedy),
+            )
+        )
+        for each in failures
+    ]
+
+
+def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Iterator[str]:
+    """The problems of one template that can be found without vCenter."""
+    name = entry["name"] or ""
+    if not name.strip() or "/" in name or len(name) > _NAME_ROOM:
+        yield f"name: must have 1 to {_NAME_ROOM} characters without a slash, because the release and a checksum are added to it"
+    if not entry["profile"]:
+        yield "profile: is not set; set a vGPU profile, such as grid_a100-10c (module vgpu_profile_info lists them)"
+    if not 1 <= entry["count"] <= _MAX_COUNT:
+        yield f"count: {entry['count']} is not a number of vGPUs from 1 to {_MAX_COUNT}"
+    if entry["mmio_gib"] is not None and (entry["mmio_gib"] < 1 or entry["mmio_gib"] & (entry["mmio_gib"] - 1)):
+        yield f"mmio_gib: {entry['mmio_gib']} is not a power of two; set one, such as 256, or omit it"
+    missing = [place for place in _PLACES if not entry[place]]
+    if missing and not has_cluster:
+        yield f"{', '.join(missing)}: not set; set them, or set kubernetes, so that the failure domain is read from the cluster"
+    if entry["url"] and entry["path"]:
+        yield "url and path: are mutually exclusive"
+    if entry["url"] and not entry["url"].startswith(("https://", "http://")):
+        yield "url: must begin with https:// or http://"
+    if not (entry["url"] or entry["path"]) and not has_cluster:
+        yield "url, path: not set; set one of them, or set kubernetes, so that the OVA of the cluster's release is used"
+    checksum = (entry["checksum"] or "").removeprefix("sha256:")
+    if entry["url"] and not checksum:
+        yield "checksum: is required with url; set sha256: and the SHA-256 of the file"
+    if checksum and (
+        len(checksum) != hashlib.sha256().digest_size * 2
+        or not all(each in "0123456789abcdefABCDEF" for each in checksum)
+    ):
+        yield "checksum: is not a SHA-256; set sha256: and 64 hexadecimal digits"
+
+
+def _checksum_of(path: str) -> str:
+    """The SHA-256 of a file."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InvalidOptions([f"path: {path} cannot be read: {error.strerror}"]) from error

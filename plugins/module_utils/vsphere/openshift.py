@@ -1,0 +1,179 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an OpenShift cluster says about its templates: failure domains, the OVA of its release, and the MachineSets that use a template."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import dataclass
+
+from ..catalog.openshift import INFRASTRUCTURE_PATH, machine_sets_path, machines_path
+from ..core.errors import InvalidOptions
+from ..core.messages import quote
+from ..core.values import Object, get_nested
+from ..kube.errors import ApiError
+from ..kube.fields import name_of
+from .ova import OvaSource
+
+if t.TYPE_CHECKING:
+    from ..kube.client import Client
+    from .templates import Template
+
+# The ConfigMap with the boot images of the cluster's release (openshift/machine-config-operator, pkg/controller/common/constants.go). Its key `stream` has
+# the format of `openshift-install coreos print-stream-json` (coreos/stream-metadata-go, stream/stream.go).
+BOOT_IMAGES_PATH = "/api/v1/namespaces/openshift-machine-config-operator/configmaps/coreos-bootimages"
+_ARCHITECTURE = "x86_64"
+# Phases of a Machine whose virtual machine exists, so that its template is no longer needed for it.
+_CLONED = ("Provisioned", "Running", "Deleting", "Failed")
+
+
+@dataclass(frozen=True)
+class FailureDomain:
+    """A failure domain of the Infrastructure object. `folder` is the one of the cluster's virtual machines, which templates must not be in."""
+
+    name: str
+    zone: str
+    server: str
+    datacenter: str
+    cluster: str
+    datastore: str
+    network: str
+    resource_pool: str | None
+    folder: str | None
+
+
+class OpenShift:
+    """Reads from one OpenShift cluster on vSphere."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        """Store the arguments without sending a request. `namespace` is that of the MachineSets."""
+        self._client, self._namespace = client, namespace
+
+    def infrastructure(self) -> Object:
+        """The Infrastructure object. Raises InvalidOptions if the cluster is not OpenShift on vSphere."""
+        try:
+            body = self._client.get_once(INFRASTRUCTURE_PATH)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            body = None
+        platform = get_nested(body, "status", "platformStatus", "type") or get_nested(
+            body, "spec", "platformSpec", "type"
+        )
+        if body is None or platform != "VSphere":
+            what = (
+                f"has the platform {platform}" if platform else "has no Infrastructure object, so it is not OpenShift"
+            )
+            raise InvalidOptions(
+                [f"kubernetes: the cluster {what}; templates of virtual machines are used by OpenShift on vSphere"]
+            )
+        return body
+
+    def infrastructure_name(self) -> str:
+        """The unique name of the cluster, with which the names of its machines begin."""
+        return str(get_nested(self.infrastructure(), "status", "infrastructureName") or "")
+
+    def vcenter(self) -> tuple[str, int | None]:
+        """The host name and the port of the cluster's vCenter; an empty name if it has several."""
+        centers = get_nested(self.infrastructure(), "spec", "platformSpec", "vsphere", "vcenters") or ()
+        names = {str(center.get("server") or "") for center in centers} or {
+            each.server for each in self.failure_domains()
+        }
+        if len(names) != 1:
+            return "", None
+        return names.pop(), next((center.get("port") for center in centers), None)
+
+    def failure_domains(self) -> list[FailureDomain]:
+        """The failure domains of the cluster; none in a cluster that was installed before OpenShift 4.13 without any."""
+        return failure_domains(self.infrastructure())
+
+    def source(self) -> OvaSource:
+        """The OVA of the cluster's release."""
+        try:
+            body = self._client.get(BOOT_IMAGES_PATH)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            raise InvalidOptions(
+                [
+                    "ova: the cluster has no ConfigMap coreos-bootimages, from which the OVA of its release is known; set url and checksum"
+                ]
+            ) from error
+        return stream_source(body)
+
+    def templates_in_use(self) -> dict[str, list[str]]:
+        """Who names each template: its name, or the last part of its path -> MachineSets, and Machines that are not cloned yet."""
+        users: dict[str, list[str]] = {}
+        for kind, path in (
+            ("MachineSet", machine_sets_path(self._namespace)),
+            ("Machine", machines_path(self._namespace)),
+        ):
+            for item in self._client.list(path):
+                template = template_of(item)
+                if not template or (kind == "Machine" and get_nested(item, "status", "phase") in _CLONED):
+                    continue
+                users.setdefault(template.rpartition("/")[2], []).append(f"{kind} {name_of(item)}")
+        return users
+
+    def users_of(self, used: t.Mapping[str, list[str]], template: Template) -> list[str]:
+        """Who uses a template. The machine controller finds templates by name, by path, or by instance UUID."""
+        return [*used.get(template.name, ()), *used.get(template.instance_uuid, ())]
+
+
+def template_of(item: Object) -> str:
+    """The template that a MachineSet or a Machine names; empty if there is none."""
+    spec = get_nested(item, "spec", "template", "spec") or item.get("spec")
+    return str(get_nested(spec, "providerSpec", "value", "template") or "")
+
+
+def failure_domains(infrastructure: Object) -> list[FailureDomain]:
+    """The failure domains in an Infrastructure object, in its order."""
+    domains = []
+    for each in get_nested(infrastructure, "spec", "platformSpec", "vsphere", "failureDomains") or ():
+        topology = each.get("topology") or {}
+        networks = topology.get("networks") or [""]
+        domains.append(
+            FailureDomain(
+                str(each.get("name") or ""),
+                str(each.get("zone") or ""),
+                str(each.get("server") or ""),
+                str(topology.get("datacenter") or ""),
+                str(topology.get("computeCluster") or ""),
+                str(topology.get("datastore") or ""),
+                str(networks[0]),
+                topology.get("resourcePool") or None,
+                topology.get("folder") or None,
+            )
+        )
+    return domains
+
+
+def find_failure_domain(domains: t.Sequence[FailureDomain], name: str | None) -> FailureDomain:
+    """The failure domain with this name or zone; without a name, the only one. Raises InvalidOptions if there is no such failure domain."""
+    names = ", ".join(domain.name for domain in domains) or "none"
+    if name is None and len(domains) == 1:
+        return domains[0]
+    if name is None:
+        remedy = "set one of them" if domains else "set datacenter, cluster, datastore and network"
+        raise InvalidOptions([f"failure_domain: is not set, and the cluster has {len(domains)} ({names}); {remedy}"])
+    in_zone = [domain for domain in domains if domain.zone == name]
+    domain = next((domain for domain in domains if domain.name == name), in_zone[0] if len(in_zone) == 1 else None)
+    if domain is None:
+        raise InvalidOptions([f"failure_domain: {quote(name)} is not in the Infrastructure object; known: {names}"])
+    return domain
+
+
+def stream_source(config_map: Object | None) -> OvaSource:
+    """The OVA in the ConfigMap of the boot images. Raises InvalidOptions if it has none for vSphere."""
+    try:
+        stream = json.loads(get_nested(config_map, "data", "stream") or "null")
+    except (ValueError, RecursionError):
+        stream = None
+    artifact = get_nested(stream, "architectures", _ARCHITECTURE, "artifacts", "vmware")
+    disk = get_nested(artifact, "formats", "ova", "disk")
+    location, sha256 = get_nested(disk, "location"), get_nested(disk, "sha256")
+    release = get_nested(artifact, "release")
+    if not (isinstance(location, str) and isinstance(sha256, str) and isinstance(release, str)):
+        raise InvalidOptions([f"ova: ConfigMap coreos-bootimages has no OVA for {_ARCHITECTURE}; set url and checksum"])
+    return OvaSource(location, sha256, release)

@@ -1,0 +1,665 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Templates of virtual machines with vGPUs: what they should be, what they are, and how they are built and collected.
+
+A template is never changed. A new OVA or a new configuration makes a new template beside the old one, because MachineSets keep naming the old one until
+they are changed, and because a change in place would need the template to be a virtual machine for a while. The old one is deleted once nothing uses it.
+
+A template carries its fingerprint from the first moment of its import. The fingerprint contains the instance UUID that this collection has chosen for it.
+A clone inherits the fingerprint but has another UUID, so it is never mistaken for a template or for an unfinished one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ..core.errors import InvalidOptions
+from ..core.messages import abbreviate, join_words, quote
+from ..core.values import parse_json
+from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
+from .inventory import SHARED_DIRECT, Host, Inventory, Profile, mmio_gib, receiving_hosts
+from .ova import MIN_HARDWARE, ImportTarget, OpenOva, OvaError, OvaSource, Upload, import_ova
+
+if PYVMOMI_IMPORT_ERROR is None:
+    from pyVmomi import vim
+
+FINGERPRINT_KEY = "accel.gpu.template"
+# Set once the import is complete; its value is the template's instance UUID. Without it, the virtual machine is the rest of a run that was killed.
+FINISHED_KEY = "accel.gpu.template-finished"
+_MMIO = ("pciPassthru.use64bitMMIO", "pciPassthru.64bitMMIOSizeGB")
+# The maximum length of the name of a virtual machine in vCenter.
+MAX_NAME = 80
+_PROPERTIES = {
+    "VirtualMachine": (
+        "name",
+        "parent",
+        "config.template",
+        "config.version",
+        "config.firmware",
+        "config.bootOptions",
+        "config.memoryReservationLockedToMax",
+        "config.extraConfig",
+        "config.hardware.device",
+        "config.instanceUuid",
+        "runtime.powerState",
+        "snapshot",
+    )
+}
+# The privileges that building and deleting templates needs, by the object they are checked on. Sources: "Required Privileges" of the methods in the
+# vSphere API reference, and the table of OpenShift's documentation for installations on vSphere.
+FOLDER_PRIVILEGES = (
+    "VApp.Import",
+    "VirtualMachine.Config.AddNewDisk",
+    "VirtualMachine.Config.AddRemoveDevice",
+    "VirtualMachine.Config.AdvancedConfig",
+    "VirtualMachine.Config.Resource",
+    "VirtualMachine.Config.Settings",
+    "VirtualMachine.Inventory.Create",
+    "VirtualMachine.Inventory.Delete",
+    "VirtualMachine.Provisioning.MarkAsTemplate",
+)
+POOL_PRIVILEGES = ("Resource.AssignVMToPool", "VApp.Import")
+DATASTORE_PRIVILEGES = ("Datastore.AllocateSpace",)
+NETWORK_PRIVILEGES = ("Network.Assign",)
+PARENT_PRIVILEGES = ("Folder.Create",)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The settings of a template's virtual machine that the machine controller does not set when it clones the template."""
+
+    profile: str
+    count: int
+    mmio_gib: int
+
+    def to_dict(self) -> dict[str, t.Any]:
+        """All settings by the names that drift is reported with."""
+        return {
+            "profile": self.profile,
+            "count": self.count,
+            "mmio_gib": self.mmio_gib,
+            "firmware": "efi",
+            "secure_boot": False,
+            "memory_locked": True,
+        }
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What this collection has recorded in a template: the cluster that it belongs to, its name in the options, its OVA, its settings, and its own UUID."""
+
+    cluster: str
+    name: str
+    release: str
+    sha256: str
+    configuration: t.Mapping[str, t.Any]
+    instance_uuid: str
+
+    def to_text(self) -> str:
+        """The value of the extra configuration."""
+        values = {
+            "cluster": self.cluster,
+            "name": self.name,
+            "release": self.release,
+            "sha256": self.sha256,
+            "configuration": dict(self.configuration),
+            "uuid": self.instance_uuid,
+        }
+        return json.dumps(values, separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str) -> Fingerprint | None:
+        """The recorded fingerprint; None if the text is none, because anybody who may edit the virtual machine can change it."""
+        values = parse_json(text, dict)
+        if values is None or not isinstance(values.get("configuration"), dict):
+            return None
+        names = ("cluster", "name", "release", "sha256", "uuid")
+        texts = [values.get(name) for name in names]
+        if not all(isinstance(text, str) for text in texts):
+            return None
+        cluster, name, release, sha256, instance_uuid = t.cast("list[str]", texts)
+        return cls(cluster, name, release, sha256, values["configuration"], instance_uuid)
+
+
+@dataclass(frozen=True)
+class TemplateRequest:
+    """A template as it is declared. Names of vCenter's objects may be inventory paths."""
+
+    name: str
+    profile: str
+    count: int
+    datacenter: str
+    cluster: str
+    datastore: str
+    network: str
+    folder: str
+    source: OvaSource
+    resource_pool: str | None = None
+    mmio_gib: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The beginning of messages about this template."""
+        return f"Template {self.name}"
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A request with the objects of vCenter that it names, and the settings that follow from the hosts."""
+
+    request: TemplateRequest
+    configuration: Configuration
+    datacenter: Item
+    cluster: Item
+    resource_pool: t.Any
+    datastore: Item
+    network: Item
+    hosts: tuple[Host, ...]
+    folder_path: str
+    folder: Item | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a template must have been built from: the OVA, and the settings."""
+        return self.request.source.sha256, _digest(self.configuration.to_dict())
+
+    @property
+    def base_name(self) -> str:
+        """The name of the template in vCenter; the name that is built from the same OVA and settings is always the same."""
+        source = self.request.source
+        return f"{self.request.name}-{source.release or source.sha256[:8]}-{_digest([*self.key])[:6]}"
+
+
+def _digest(value: t.Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def resolve(inventory: Inventory, requests: t.Sequence[TemplateRequest]) -> list[Resolved]:
+    """Find the objects of all requests. Raises InvalidOptions with all problems."""
+    resolved, problems = [], []
+    profiles: dict[t.Any, list[Profile]] = {}
+    for request in requests:
+        try:
+            resolved.append(_resolve(inventory, request, profiles))
+        except InvalidOptions as error:
+            problems += [f"{request.label}: {problem}" for problem in error.problems]
+    if problems:
+        raise InvalidOptions(problems)
+    return resolved
+
+
+def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.Any, list[Profile]]) -> Resolved:
+    datacenter = inventory.find("Datacenter", request.datacenter, "datacenter")
+    cluster = inventory.find("ComputeResource", request.cluster, "cluster", datacenter)
+    datastore = inventory.find("Datastore", request.datastore, "datastore", datacenter)
+    network = inventory.find("Network", request.network, "network", datacenter)
+    pool = inventory.resource_pool(cluster, request.resource_pool, "resource_pool")
+    hosts = inventory.hosts_of(cluster)
+    receiving = receiving_hosts(hosts, datastore.ref, network.ref)
+    if not receiving:
+        raise InvalidOptions(
+            [
+                f"no usable host of {cluster.name} has both the datastore {datastore.name} and the network {network.name}; connect a host, end its "
+                "maintenance mode, or set another datastore or network"
+            ]
+        )
+    if cluster.ref not in profiles:
+        profiles[cluster.ref] = inventory.profiles(cluster)
+    profile = _find_profile(request.profile, profiles[cluster.ref], cluster.name)
+    mmio = request.mmio_gib or (mmio_gib(profile.gpu_memory_gib, request.count) if profile.gpu_memory_gib else None)
+    if mmio is None:
+        raise InvalidOptions(
+            [
+                f"mmio_gib: the hosts of {cluster.name} do not report the memory of their GPUs, from which it is computed; set it"
+            ]
+        )
+    path = _folder_path(inventory, datacenter, request.folder)
+    folder = next((item for item in inventory.of_kind("Folder") if inventory.path(item) == path), None)
+    return Resolved(
+        request,
+        Configuration(profile.name, request.count, mmio),
+        datacenter,
+        cluster,
+        pool,
+        datastore,
+        network,
+        tuple(receiving),
+        path,
+        folder,
+        tuple(_host_warnings(request, profile, hosts)),
+    )
+
+
+def _find_profile(wanted: str, profiles: t.Sequence[Profile], cluster: str) -> Profile:
+    """The profile with this name in any case; vCenter accepts only the spelling of the hosts."""
+    profile = next((profile for profile in profiles if profile.name.lower() == wanted.lower()), None)
+    if profile is None:
+        known = abbreviate([each.name for each in profiles]) if profiles else "none"
+        raise InvalidOptions(
+            [
+                f"profile: no host of {cluster} offers {quote(wanted)}; known: {known}. Hosts offer profiles once NVIDIA's vGPU manager is installed; a "
+                "host whose GPUs run another profile may not list it"
+            ]
+        )
+    return profile
+
+
+def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence[Host]) -> t.Iterator[str]:
+    having = [host for host in hosts if host.name in profile.hosts]
+    shared = [host.name for host in having if host.graphics_type and host.graphics_type != SHARED_DIRECT]
+    if shared:
+        yield (
+            f"{request.label}: the default graphics type of {join_words(shared)} is not Shared Direct, so no machine with a vGPU starts there. Set it in "
+            "the vSphere Client under Configure, Graphics."
+        )
+    if not profile.placeable_hosts:
+        yield f"{request.label}: no host can place {profile.name} at present. Machines start when a GPU is free."
+
+
+def _folder_path(inventory: Inventory, datacenter: Item, folder: str) -> str:
+    """The inventory path of a folder of virtual machines; a name is below the folder `vm` of the data center."""
+    root = inventory.items.get(datacenter.get("vmFolder"))
+    base = inventory.path(root) if root else f"{inventory.path(datacenter)}/vm"
+    path = folder.rstrip("/") if folder.startswith("/") else f"{base}/{folder.strip('/')}"
+    if not path.startswith(f"{base}/"):
+        raise InvalidOptions(
+            [f"folder: {quote(folder)} is not below {base}; templates need a folder of their own there"]
+        )
+    return path
+
+
+@dataclass(frozen=True)
+class Template:
+    """A virtual machine in the folder of the templates, with what it is."""
+
+    ref: t.Any
+    name: str
+    path: str
+    is_template: bool
+    powered_on: bool
+    has_snapshot: bool
+    instance_uuid: str
+    actual: t.Mapping[str, t.Any]
+    fingerprint: Fingerprint | None
+    finished: bool
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this collection has created it: its fingerprint contains its own UUID, which that of a copy does not."""
+        return self.fingerprint is not None and self.fingerprint.instance_uuid == self.instance_uuid
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is the rest of an import that did not end: ours, not complete, and never started."""
+        return self.is_own and not self.finished and not self.is_template and not self.powered_on
+
+    @property
+    def drift(self) -> dict[str, dict[str, t.Any]]:
+        """The settings that somebody has changed since it was built: field -> recorded and actual value."""
+        recorded = dict(self.fingerprint.configuration) if self.fingerprint else {}
+        differing = {
+            name: {"recorded": value, "actual": self.actual.get(name)}
+            for name, value in recorded.items()
+            if self.actual.get(name) != value
+        }
+        if not self.is_template:
+            differing["template"] = {"recorded": True, "actual": False}
+        return differing
+
+    def to_result(self) -> dict[str, t.Any]:
+        """The template as modules return it."""
+        fingerprint = self.fingerprint
+        return {
+            "name": self.name,
+            "path": self.path,
+            "instance_uuid": self.instance_uuid,
+            "release": fingerprint.release if fingerprint else None,
+            "sha256": fingerprint.sha256 if fingerprint else None,
+            "configuration": dict(self.actual),
+            "drift": self.drift if fingerprint else {},
+        }
+
+
+def read_templates(center: VCenter, folders: t.Mapping[str, t.Any]) -> list[Template]:
+    """All virtual machines below some folders (path -> reference), sorted by path."""
+    if not folders:
+        return []
+    roots = [(ref, "VirtualMachine") for ref in folders.values()]
+    items = center.read(roots, _PROPERTIES)
+    paths = {ref: path for path, ref in folders.items()}
+    # A machine in a folder below is not a template of ours, because templates are created directly in the folder.
+    own = [(item, paths[item.get("parent")]) for item in items if item.get("parent") in paths]
+    return sorted((_template(item, path) for item, path in own), key=lambda template: template.path)
+
+
+def _template(item: Item, folder: str) -> Template:
+    extra = {each.key: str(each.value) for each in item.get("config.extraConfig", ())}
+    boot = item.get("config.bootOptions")
+    profiles = Counter(
+        str(device.backing.vgpu)
+        for device in item.get("config.hardware.device", ())
+        if isinstance(device, vim.vm.device.VirtualPCIPassthrough)
+        and isinstance(device.backing, vim.vm.device.VirtualPCIPassthrough.VmiopBackingInfo)
+    )
+    size = extra.get(_MMIO[1], "")
+    actual = {
+        "profile": next(iter(profiles)) if len(profiles) == 1 else ", ".join(sorted(profiles)),
+        "count": profiles.total(),
+        "mmio_gib": int(size) if size.isdecimal() and extra.get(_MMIO[0], "").lower() == "true" else 0,
+        "firmware": str(item.get("config.firmware") or ""),
+        "secure_boot": bool(getattr(boot, "efiSecureBootEnabled", False)),
+        "memory_locked": bool(item.get("config.memoryReservationLockedToMax")),
+    }
+    instance_uuid = str(item.get("config.instanceUuid") or "")
+    return Template(
+        item.ref,
+        item.name,
+        f"{folder}/{item.name}",
+        bool(item.get("config.template")),
+        str(item.get("runtime.powerState")) == "poweredOn",
+        item.get("snapshot") is not None,
+        instance_uuid,
+        actual,
+        Fingerprint.from_text(extra.get(FINGERPRINT_KEY, "")),
+        extra.get(FINISHED_KEY) == instance_uuid != "",
+    )
+
+
+def folders_named(inventory: Inventory, folder: str) -> dict[str, t.Any]:
+    """The folders of virtual machines with this name below the root of a data center, or with this inventory path: path -> reference."""
+    roots = [
+        inventory.items[ref]
+        for item in inventory.of_kind("Datacenter")
+        if (ref := item.get("vmFolder")) in inventory.items
+    ]
+    wanted = (
+        {folder.rstrip("/")}
+        if folder.startswith("/")
+        else {f"{inventory.path(root)}/{folder.strip('/')}" for root in roots}
+    )
+    return {path: item.ref for item in inventory.of_kind("Folder") if (path := inventory.path(item)) in wanted}
+
+
+def clones_of(center: VCenter) -> dict[str, list[str]]:
+    """The virtual machines that were cloned from templates of this collection, whose fingerprint they inherit: instance UUID of the template -> names."""
+    paths = ("name", "config.extraConfig", "config.instanceUuid")
+    clones: dict[str, list[str]] = {}
+    for item in center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths}):
+        extra = {each.key: str(each.value) for each in item.get("config.extraConfig", ())}
+        fingerprint = Fingerprint.from_text(extra.get(FINGERPRINT_KEY, ""))
+        if fingerprint is not None and fingerprint.instance_uuid != item.get("config.instanceUuid"):
+            clones.setdefault(fingerprint.instance_uuid, []).append(item.name)
+    return {key: sorted(names) for key, names in clones.items()}
+
+
+@dataclass
+class TemplatePlan:
+    """What a run does for one request: use `current`, or build `new_name`; delete what is unfinished; what is superseded and not in use is collected.
+
+    If `current` is a virtual machine, it is made a template again: a run was killed at the end of its import, or somebody has converted it.
+    """
+
+    resolved: Resolved
+    current: Template | None
+    new_name: str
+    unfinished: list[Template]
+    superseded: list[Template]
+    collected: list[Template] = field(default_factory=list)
+    used: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The inventory path of the template that MachineSets should use."""
+        return self.current.path if self.current else f"{self.resolved.folder_path}/{self.new_name}"
+
+    @property
+    def changes(self) -> bool:
+        """Whether the run changes anything."""
+        return self.current is None or not self.current.is_template or bool(self.unfinished or self.collected)
+
+    @property
+    def action(self) -> str:
+        """create, update or none."""
+        if self.current is None:
+            return "create"
+        return "none" if self.current.is_template else "update"
+
+    def to_result(self) -> dict[str, t.Any]:
+        """The entry of the module's result."""
+        request, resolved = self.resolved.request, self.resolved
+        return {
+            "action": self.action,
+            "name": self.path.rpartition("/")[2],
+            "path": self.path,
+            "release": self.current.fingerprint.release
+            if self.current and self.current.fingerprint
+            else request.source.release,
+            "sha256": request.source.sha256,
+            "configuration": resolved.configuration.to_dict(),
+            "removed": [template.path for template in (*self.unfinished, *self.collected)],
+            "superseded": [template.path for template in self.superseded],
+            "in_use": {path: users for path, users in self.used.items() if users},
+        }
+
+
+def plan_templates(
+    resolved: t.Sequence[Resolved],
+    templates: t.Sequence[Template],
+    cluster: str,
+    users_of: t.Callable[[Template], list[str] | None],
+) -> list[TemplatePlan]:
+    """What to do for each request.
+
+    cluster: the cluster that the templates belong to; those of other clusters are left alone. users_of: who uses a template; None if that is unknown, in
+    which case it is not deleted.
+    """
+    return [_plan(each, templates, cluster, users_of) for each in resolved]
+
+
+def own_templates(templates: t.Iterable[Template], cluster: str, name: str) -> list[Template]:
+    """The templates that this collection has created for a name of a cluster."""
+    return [
+        template
+        for template in templates
+        if template.is_own
+        and template.fingerprint is not None
+        and (template.fingerprint.cluster, template.fingerprint.name) == (cluster, name)
+    ]
+
+
+def _plan(
+    resolved: Resolved,
+    templates: t.Sequence[Template],
+    cluster: str,
+    users_of: t.Callable[[Template], list[str] | None],
+) -> TemplatePlan:
+    here = [template for template in templates if template.path.rpartition("/")[0] == resolved.folder_path]
+    own = own_templates(here, cluster, resolved.request.name)
+    unfinished = [template for template in own if template.is_unfinished]
+    finished = [template for template in own if template.finished]
+    current = next((template for template in finished if _is_current(template, resolved)), None)
+    taken = {template.name for template in here} - {template.name for template in unfinished}
+    plan = TemplatePlan(
+        resolved,
+        current,
+        "" if current else _free_name(resolved, taken),
+        unfinished,
+        [template for template in finished if template is not current],
+    )
+    for template in plan.superseded:
+        users = users_of(template)
+        plan.used[template.path] = users or []
+        # Without a new template that exists, the old one may still be needed.
+        if users == [] and current is not None and is_deletable(template):
+            plan.collected.append(template)
+    return plan
+
+
+def is_deletable(template: Template) -> bool:
+    """Whether a finished template of ours may be deleted if nothing uses it. A snapshot is somebody's, and linked clones may depend on it."""
+    return template.is_own and template.is_template and not template.has_snapshot
+
+
+def _is_current(template: Template, resolved: Resolved) -> bool:
+    fingerprint = template.fingerprint
+    return (
+        fingerprint is not None
+        and (fingerprint.sha256, _digest(fingerprint.configuration)) == resolved.key
+        and not template.drift.keys() - {"template"}
+        and not template.powered_on
+    )
+
+
+def _free_name(resolved: Resolved, taken: t.Collection[str]) -> str:
+    """The name of a new template. A name is taken if a template with the same content was edited by hand."""
+    name, number = resolved.base_name, 2
+    while name in taken:
+        name, number = f"{resolved.base_name}-{number}", number + 1
+    return name
+
+
+def required_privileges(plans: t.Iterable[TemplatePlan], inventory: Inventory) -> dict[t.Any, list[str]]:
+    """The privileges that the changes need, by the reference of the object."""
+    needed: dict[t.Any, set[str]] = {}
+    for plan in plans:
+        if not plan.changes:
+            continue
+        resolved = plan.resolved
+        folder = resolved.folder
+        if folder is None:
+            parent = _nearest_folder(inventory, resolved.folder_path)
+            needed.setdefault(parent.ref, set()).update(FOLDER_PRIVILEGES, PARENT_PRIVILEGES)
+        else:
+            needed.setdefault(folder.ref, set()).update(FOLDER_PRIVILEGES)
+        if plan.current is None:
+            needed.setdefault(resolved.resource_pool, set()).update(POOL_PRIVILEGES)
+            needed.setdefault(resolved.datastore.ref, set()).update(DATASTORE_PRIVILEGES)
+            needed.setdefault(resolved.network.ref, set()).update(NETWORK_PRIVILEGES)
+    return {ref: sorted(names) for ref, names in needed.items()}
+
+
+def privilege_problems(center: VCenter, inventory: Inventory, plans: t.Sequence[TemplatePlan]) -> list[str]:
+    """One line for each object on which the user lacks privileges for the changes."""
+    needed = required_privileges(plans, inventory)
+    if not needed:
+        return []
+    missing = center.missing_privileges(needed)
+    pools = {plan.resolved.resource_pool: f"the resource pool of {plan.resolved.cluster.name}" for plan in plans}
+    problems = []
+    for ref, names in missing.items():
+        item = inventory.items.get(ref)
+        where = inventory.path(item) if item is not None else pools.get(ref, str(ref))
+        problems.append(
+            f"{where}: user {center.options.username} lacks the privileges {join_words(names)}; add them to the user's role on this object or above it"
+        )
+    return problems
+
+
+def _nearest_folder(inventory: Inventory, path: str) -> Item:
+    """The deepest existing folder on the way to a path."""
+    folders = {inventory.path(item): item for item in inventory.of_kind("Folder")}
+    while path not in folders:
+        path = path.rpartition("/")[0]
+    return folders[path]
+
+
+class TemplateBuilder:
+    """Makes the changes of plans. Several threads may build templates at the same time."""
+
+    def __init__(
+        self, center: VCenter, inventory: Inventory, cluster: str, upload: Upload, wait_timeout: float
+    ) -> None:
+        """Store the arguments. `cluster` is recorded as the owner of new templates."""
+        self._center, self._inventory, self._cluster = center, inventory, cluster
+        self._upload, self._timeout = upload, wait_timeout
+
+    def make_folder(self, path: str) -> t.Any:
+        """The reference of a folder, which is created, with the folders above it, if it does not exist."""
+        nearest = _nearest_folder(self._inventory, path)
+        ref, rest = nearest.ref, path[len(self._inventory.path(nearest)) :].strip("/")
+        for name in filter(None, rest.split("/")):
+            ref = self._center.change(f"CreateFolder {name}", ref.CreateFolder, name)
+        return ref
+
+    def delete(self, template: Template) -> None:
+        """Delete a template, or the rest of an import."""
+        what = f"the deletion of {template.path}"
+        task = self._center.change(what, template.ref.Destroy_Task)
+        self._center.wait_task(task, what, self._timeout)
+
+    def mark(self, template: Template) -> None:
+        """Make a template of a virtual machine."""
+        self._center.change(f"MarkAsTemplate {template.name}", template.ref.MarkAsTemplate)
+
+    def build(self, plan: TemplatePlan, folder: t.Any, ova: OpenOva, on_progress: t.Callable[[int, int], None]) -> str:
+        """Import the OVA of a plan, and mark the virtual machine as a template; returns the release of the OVA."""
+        resolved, source = plan.resolved, plan.resolved.request.source
+        descriptor = ova.descriptor
+        if descriptor.hardware < MIN_HARDWARE:
+            raise OvaError(
+                f"{source.location} has hardware version {descriptor.hardware}. OpenShift's machine controller clones only version {MIN_HARDWARE} or "
+                "newer. Use the OVA of a newer release."
+            )
+        release = descriptor.release or source.release
+        instance_uuid = str(uuid.uuid4())
+        fingerprint = Fingerprint(
+            self._cluster,
+            resolved.request.name,
+            release,
+            source.sha256,
+            resolved.configuration.to_dict(),
+            instance_uuid,
+        )
+        target = ImportTarget(
+            folder, resolved.resource_pool, resolved.datastore.ref, resolved.network.ref, resolved.hosts[0].item.ref
+        )
+        machine = import_ova(
+            self._center,
+            ova,
+            plan.new_name,
+            target,
+            lambda spec: configure(spec, resolved.configuration, fingerprint),
+            self._upload,
+            on_progress,
+        )
+        try:
+            self._finish(machine, plan.new_name, instance_uuid)
+        except VSphereError as error:
+            error.add_note("The unfinished virtual machine is removed by the next run.")
+            raise
+        return release
+
+    def _finish(self, machine: t.Any, name: str, instance_uuid: str) -> None:
+        option = vim.option.OptionValue(key=FINISHED_KEY, value=instance_uuid)
+        what = f"the configuration of {name}"
+        task = self._center.change(what, machine.ReconfigVM_Task, vim.vm.ConfigSpec(extraConfig=[option]))
+        self._center.wait_task(task, what, self._timeout)
+        self._center.change(f"MarkAsTemplate {name}", machine.MarkAsTemplate)
+
+
+def configure(spec: t.Any, configuration: Configuration, fingerprint: Fingerprint) -> None:
+    """Add the settings and the fingerprint to the specification of a virtual machine that is imported."""
+    spec.instanceUuid = fingerprint.instance_uuid
+    spec.firmware = "efi"
+    spec.bootOptions = vim.vm.BootOptions(efiSecureBootEnabled=False)
+    spec.memoryReservationLockedToMax = True
+    options = {
+        _MMIO[0]: "TRUE",
+        _MMIO[1]: str(configuration.mmio_gib),
+        FINGERPRINT_KEY: fingerprint.to_text(),
+    }
+    kept = [each for each in spec.extraConfig or () if each.key not in options]
+    spec.extraConfig = [*kept, *(vim.option.OptionValue(key=key, value=value) for key, value in options.items())]
+    devices = []
+    for number in range(configuration.count):
+        backing = vim.vm.device.VirtualPCIPassthrough.VmiopBackingInfo(vgpu=configuration.profile)
+        # Negative keys are placeholders; the descriptor's devices use those from -1 on.
+        device = vim.vm.device.VirtualPCIPassthrough(key=-1000 - number, backing=backing)
+        devices.append(vim.vm.device.VirtualDeviceSpec(operation="add", device=device))
+    spec.deviceChange = [*(spec.deviceChange or ()), *devices]

@@ -1,0 +1,376 @@
+#!/usr/bin/python
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Builds templates of virtual machines with vGPUs on vSphere."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vgpu_template
+short_description: Build vSphere templates with vGPUs from RHCOS, which OpenShift's machine controller clones
+version_added: 0.1.0
+author:
+  - The accel.gpu authors (@accel-gpu)
+description:
+  - Imports an RHCOS OVA into vCenter as a template whose clones have vGPUs. OpenShift's Machine API sets the size, the network and the disk of each clone,
+    but no GPUs, so they must be in the template.
+  - A template has O(count) devices of one vGPU profile, locked memory, EFI without secure boot, and an MMIO space for the memory of the GPUs. All of it
+    is in the import itself, and the virtual machine carries a fingerprint from its first moment. If a run is killed, the next run removes what is left.
+  - A template is never changed. If the release, the OVA or the configuration changes, or if somebody has edited the template, the module builds a new one
+    beside it under a new name, RV(templates.NAME.path). A template that this module has built for the cluster is deleted once it is superseded and neither a
+    MachineSet nor a Machine that is being created names it. This requires O(kubernetes).
+  - The OVA is streamed to an ESXi host. It is not stored on the machine that runs the module. Its checksum is verified before vCenter completes the import.
+extends_documentation_fragment:
+  - accel.gpu.vsphere
+  - accel.gpu.drain.cluster
+  - accel.gpu.vsphere.template
+  - accel.gpu.attributes
+  - accel.gpu.attributes.mutating
+  - accel.gpu.attributes.progress
+options:
+  state:
+    description:
+      - V(absent) deletes all templates that this module has built with O(name) for the cluster in O(kubernetes), which is required. The module fails if one of
+        them is in use.
+    type: str
+    choices: [present, absent]
+    default: present
+  wait_timeout:
+    description: Seconds to wait for each task of vCenter. Uploads have no time limit while data is sent.
+    type: int
+    default: 600
+notes:
+  - The machine that runs the module must reach port 443 of vCenter and of the ESXi hosts.
+  - OpenShift replaces the templates of MachineSets with its own boot images, which have no GPU. Exclude the MachineSets first; see M(accel.gpu.boot_images).
+seealso:
+  - module: accel.gpu.vgpu_template_info
+  - module: accel.gpu.vgpu_profile_info
+  - module: accel.gpu.machineset
+"""
+
+EXAMPLES = r"""
+- name: Build a template for the release of the cluster, in one of its failure domains
+  accel.gpu.vgpu_template:
+    hostname: vcenter.example.com
+    username: automation@vsphere.local
+    password: "{{ vcenter_password }}"
+    ca_cert: /etc/pki/vmca.pem
+    kubernetes: {kubeconfig: ~/.kube/prod}
+    name: vdi-a
+    failure_domain: zone-a
+    profile: grid_a100-10c
+    count: 1
+  register: result
+
+- name: Create machines from it
+  accel.gpu.machineset:
+    kubeconfig: ~/.kube/prod
+    name: vdi-a
+    template: "{{ result.templates['vdi-a'].path }}"
+    node_count: 2
+
+- name: Build a template from a mirror of the OVA, without access to a cluster
+  accel.gpu.vgpu_template:
+    hostname: vcenter.example.com
+    username: automation@vsphere.local
+    password: "{{ vcenter_password }}"
+    name: vdi
+    datacenter: DC1
+    cluster: gpu-hosts
+    datastore: vsan
+    network: VM Network
+    profile: nvidia_l40s-24c
+    count: 2
+    url: https://mirror.example.com/rhcos-4.18-vmware.x86_64.ova
+    checksum: sha256:9b1d3c3b7f0b0c9e6f2a1d4c5e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f
+"""
+
+RETURN = r"""
+templates:
+  description: The templates by their names in the options.
+  returned: success
+  type: dict
+  contains:
+    NAME:
+      description: The template of this name.
+      type: dict
+      returned: always
+      contains:
+        action: {description: 'V(create), V(update) (made a template again), V(delete) or V(none).', type: str, returned: always, sample: none}
+        name: {description: Name of the template in vCenter., type: str, returned: with O(state=present), sample: vdi-a-418.94.202501221327-0-3fa0c1}
+        path:
+          description: Inventory path of the template, for the field C(template) of MachineSets.
+          type: str
+          returned: with O(state=present)
+          sample: /DC1/vm/accel-gpu/vdi-a-418.94.202501221327-0-3fa0c1
+        release: {description: Release of RHCOS., type: str, returned: with O(state=present), sample: 418.94.202501221327-0}
+        sha256:
+          description: SHA-256 of the OVA.
+          type: str
+          returned: with O(state=present)
+          sample: 9b1d3c3b7f0b0c9e6f2a1d4c5e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f
+        configuration: &configuration
+          description: The configuration of the template's virtual machine.
+          type: dict
+          returned: with O(state=present)
+          contains:
+            profile: {description: The vGPU profile., type: str, returned: always, sample: grid_a100-10c}
+            count: {description: Number of vGPUs., type: int, returned: always, sample: 1}
+            mmio_gib: {description: Size of the 64-bit MMIO space in GiB., type: int, returned: always, sample: 128}
+            firmware: {description: The firmware., type: str, returned: always, sample: efi}
+            secure_boot: {description: Whether secure boot is on., type: bool, returned: always, sample: false}
+            memory_locked: {description: Whether all memory is reserved., type: bool, returned: always, sample: true}
+        removed: {description: Paths of the virtual machines that were deleted., type: list, elements: str, returned: always, sample: []}
+        superseded:
+          description: Paths of older templates of this name.
+          type: list
+          elements: str
+          returned: with O(state=present)
+          sample: []
+        in_use:
+          description: The users of each older template that is in use, by path.
+          type: dict
+          returned: with O(state=present)
+          sample: {}
+vcenter:
+  description: The vCenter, which may be that of the cluster in O(kubernetes).
+  returned: success
+  type: dict
+  contains:
+    hostname: {description: Host name or address., type: str, returned: always, sample: vcenter.example.com}
+    port: {description: Port., type: int, returned: always, sample: 443}
+code:
+  description:
+    - The reason for the failure.
+    - V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or has another checksum. V(connection) -
+      no usable credentials, or pyvmomi is missing. V(unreachable) - vCenter does not respond. V(timeout) - see O(wait_timeout). V(in_use) - a template that
+      should be deleted is in use. V(partial) - some templates could not be built. Otherwise, the HTTP status that corresponds to the fault of vCenter.
+  returned: failure
+  type: raw
+  sample: ova
+details:
+  description:
+    - Details of the failure. C(problems) lists all errors in the options or variables. C(reason), C(method) and C(path) describe the failed request.
+  returned: failure
+  type: dict
+  sample: {problems: ["Template vdi: profile: no host of gpu-hosts offers a100-10c; known: grid_a100-10c"]}
+"""
+
+import contextlib
+import functools
+import typing as t
+
+from ..module_utils.core.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
+from ..module_utils.core.messages import diff_of, join_words
+from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.core.waits import run_bounded
+from ..module_utils.vsphere.inventory import Inventory
+from ..module_utils.vsphere.module import KUBERNETES, NAMESPACE, TEMPLATES, VSphereModule
+from ..module_utils.vsphere.ova import open_ova
+from ..module_utils.vsphere.templates import (
+    Template,
+    TemplateBuilder,
+    TemplatePlan,
+    folders_named,
+    is_deletable,
+    own_templates,
+    plan_templates,
+    privilege_problems,
+    read_templates,
+    resolve,
+)
+
+# The number of simultaneous imports; each occupies one connection to an ESXi host.
+_PARALLEL = 2
+
+
+class TemplateInUse(ModuleFailure):
+    """A template that should be deleted is in use."""
+
+    code = "in_use"
+
+
+def work(module: VSphereModule) -> dict[str, t.Any]:
+    """Build or delete templates."""
+    return _delete(module) if module.params["state"] == "absent" else _build(module)
+
+
+def _build(module: VSphereModule) -> dict[str, t.Any]:
+    """Compare the templates with the declarations, and make what is missing."""
+    center = module.center
+    requests = module.requests()
+    inventory = Inventory.read(center)
+    resolved = resolve(inventory, requests)
+    for each in resolved:
+        for text in each.warnings:
+            module.warn(text)
+    openshift = module.openshift
+    cluster = openshift.infrastructure_name() if openshift else ""
+    templates = read_templates(center, {each.folder_path: each.folder.ref for each in resolved if each.folder})
+
+    def users_of(template: Template) -> list[str] | None:
+        return _users_of(module)(template) if openshift else None
+
+    plans = plan_templates(resolved, templates, cluster, users_of)
+    for plan in plans:
+        _warn(module, plan)
+    if problems := privilege_problems(center, inventory, plans):
+        raise InvalidOptions(problems, "The user of vCenter lacks privileges:")
+    changed = any(plan.changes for plan in plans)
+    results = {plan.resolved.request.name: plan.to_result() for plan in plans}
+    result = {"changed": changed, "templates": results, "vcenter": _address(module), "diff": _diff(plans)}
+    if changed and not module.check_mode:
+        with module.lease() if openshift else contextlib.nullcontext():
+            builder = TemplateBuilder(center, inventory, cluster, module.upload(), module.params["wait_timeout"])
+            _apply(module, builder, plans, results, result)
+    return result
+
+
+def _address(module: VSphereModule) -> dict[str, t.Any]:
+    return {"hostname": module.center.options.hostname, "port": module.center.options.port}
+
+
+def _users_of(module: VSphereModule) -> t.Callable[[Template], list[str]]:
+    openshift = module.openshift
+    if openshift is None:
+        raise InvalidOptions(
+            ["kubernetes: is required to find out whether a template is in use; set the connection to the cluster"]
+        )
+    used = openshift.templates_in_use()
+    return lambda template: openshift.users_of(used, template)
+
+
+def _warn(module: VSphereModule, plan: TemplatePlan) -> None:
+    name = plan.resolved.request.name
+    for template in plan.superseded:
+        if template.drift and plan.current is None:
+            fields = "; ".join(
+                f"{field}: {each['recorded']} -> {each['actual']}" for field, each in template.drift.items()
+            )
+            module.warn(f"Template {name}: {template.path} was changed by hand ({fields}). A new template replaces it.")
+        if not is_deletable(template):
+            module.warn(
+                f"Template {name}: {template.path} is superseded but is kept, because it is no template anymore or has a snapshot. Delete it in vCenter "
+                "if it is not needed."
+            )
+
+
+def _diff(plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
+    before: dict[str, t.Any] = {}
+    after: dict[str, t.Any] = {}
+    for plan in plans:
+        for template in (*plan.unfinished, *plan.superseded):
+            before[template.path] = {**template.actual, "template": template.is_template}
+            if template not in (*plan.unfinished, *plan.collected):
+                after[template.path] = before[template.path]
+        configuration = plan.resolved.configuration.to_dict()
+        after[plan.path] = {**configuration, "template": True}
+        if plan.current is not None:
+            before[plan.path] = {**configuration, "template": plan.current.is_template}
+    return diff_of(before, after, "templates")
+
+
+def _apply(
+    module: VSphereModule,
+    builder: TemplateBuilder,
+    plans: t.Sequence[TemplatePlan],
+    results: dict[str, t.Any],
+    result: dict[str, t.Any],
+) -> None:
+    for plan in plans:
+        for template in (*plan.unfinished, *plan.collected):
+            builder.delete(template)
+        if plan.current is not None and not plan.current.is_template:
+            builder.mark(plan.current)
+    new = [plan for plan in plans if plan.current is None]
+    folders = {path: builder.make_folder(path) for path in sorted({plan.resolved.folder_path for plan in new})}
+    calls = [
+        (
+            plan.resolved.request.name,
+            functools.partial(_import, module, builder, plan, folders[plan.resolved.folder_path]),
+        )
+        for plan in new
+    ]
+    outcomes = run_bounded(calls, _PARALLEL, fatal=lambda error: not isinstance(error, (ModuleFailure, ServiceError)))
+    for outcome in outcomes:
+        if outcome.ok:
+            results[outcome.name]["release"] = outcome.value
+        else:
+            results[outcome.name]["action"] = "none"
+    failed = [outcome for outcome in outcomes if outcome.error is not None]
+    for outcome in failed:
+        if not isinstance(outcome.error, (ModuleFailure, ServiceError)) or len(outcomes) == 1:
+            raise t.cast("Exception", outcome.error)
+    if failed:
+        texts = [f"Template {outcome.name}: {outcome.error}" for outcome in failed]
+        raise PartialFailure("\n".join(texts), {**result, "changed": module.center.has_written})
+
+
+def _import(module: VSphereModule, builder: TemplateBuilder, plan: TemplatePlan, folder: t.Any) -> str:
+    source, name = plan.resolved.request.source, plan.new_name
+
+    def on_progress(done: int, total: int) -> None:
+        module.progress.report(f"{name}: {done >> 20} of {total >> 20} MiB uploaded")
+
+    module.progress.report(f"{name}: importing {source.location}")
+    options = module.center.options
+    with open_ova(source, options.pools(), options.request_timeout) as ova:
+        return builder.build(plan, folder, ova, on_progress)
+
+
+def _delete(module: VSphereModule) -> dict[str, t.Any]:
+    """Delete the templates of all names, unless one is in use."""
+    users_of = _users_of(module)
+    center, params = module.center, module.params
+    entries = [params] if params["templates"] is None else params["templates"]
+    inventory = Inventory.read(center)
+    folders = {path: ref for entry in entries for path, ref in folders_named(inventory, entry["folder"]).items()}
+    cluster = t.cast("t.Any", module.openshift).infrastructure_name()
+    templates = read_templates(center, folders)
+    own = {entry["name"]: own_templates(templates, cluster, entry["name"]) for entry in entries}
+    used = {template.path: users_of(template) for each in own.values() for template in each}
+    if in_use := [f"{path} ({', '.join(users)})" for path, users in used.items() if users]:
+        raise TemplateInUse(
+            f"{join_words(in_use)}: in use. Delete these MachineSets first, or have them use another template. Nothing was deleted."
+        )
+    kept = [
+        template for each in own.values() for template in each if not (is_deletable(template) or template.is_unfinished)
+    ]
+    for template in kept:
+        module.warn(
+            f"{template.path} is kept, because it is no template anymore or has a snapshot. Delete it in vCenter if it is not needed."
+        )
+    removed = {name: [template for template in each if template not in kept] for name, each in own.items()}
+    results = {
+        name: {"action": "delete" if each else "none", "removed": [template.path for template in each]}
+        for name, each in removed.items()
+    }
+    before = {template.path: dict(template.actual) for each in removed.values() for template in each}
+    if before and not module.check_mode:
+        with module.lease():
+            builder = TemplateBuilder(center, inventory, cluster, module.upload(), params["wait_timeout"])
+            for each in removed.values():
+                for template in each:
+                    builder.delete(template)
+    return {
+        "changed": bool(before),
+        "templates": results,
+        "vcenter": _address(module),
+        "diff": diff_of(before, {}, "templates"),
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    spec: ArgumentSpec = {
+        **TEMPLATES,
+        **KUBERNETES,
+        **NAMESPACE,
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "wait_timeout": {"type": "int", "default": 600},
+    }
+    VSphereModule(spec, mutually_exclusive=[("name", "templates")], required_one_of=[("name", "templates")]).run(work)
+
+
+if __name__ == "__main__":
+    main()
