@@ -218,5 +218,5 @@ def test_uploads_have_the_certificate_of_the_same_authority(vcenter: VCenter) ->
 
 def test_a_wrong_password_is_refused(vcenter: VCenter) -> None:
     vcenter.password = "wrong"
-    with pytest.raises(GovcError, match="Login failure"):
+    with pytest.raises(GovcError, match="incorrect user name or password"):
         vcenter.govc("ls", "/DC1/vm")
