@@ -399,3 +399,24 @@ func TestAMissingObjectIsNamed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAnExpiredSessionCanLogInAgain(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w.settings.path, map[string]any{"faults": []any{map[string]any{"name": "vsphere.session-expired"}}})
+	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err == nil || !strings.Contains(err.Error(), "NotAuthenticated") {
+		t.Error("the session has not expired:", err)
+	}
+	for _, password := range []string{"wrong", "a"} {
+		refused := password == "wrong"
+		err := w.client.Login(w.ctx, url.UserPassword("admin", password))
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "incorrect user name or password") {
+			t.Error(password, err)
+		}
+	}
+	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err != nil {
+		t.Error(err)
+	}
+}

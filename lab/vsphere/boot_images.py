@@ -104,14 +104,14 @@ def decide(
 ) -> Replace | Repoint | Problem | None:
     """Return what the operator does with a MachineSet that it manages; `release` is that of the cluster's boot images."""
     provider = machine_set["spec"]["template"]["spec"]["providerSpec"]["value"]
-    workspace, declared = provider["workspace"], provider["template"]
+    workspace, named = provider["workspace"], provider["template"]
     domain = next((one for one in domains if _is_of(workspace, one)), None)
     if domain is None:
         return Problem(f"no failure domain has the workspace of MachineSet {machine_set['metadata']['name']}")
     own = f"{infrastructure}-rhcos-{domain['name']}"
     known = list(templates)
     inside = [one for one in known if posixpath.dirname(one.path) == workspace["folder"]]
-    current = next((one for one in inside if declared in (one.name, one.path)), None)
+    current = next((one for one in inside if named in (one.name, one.path)), None)
     if current is None:
         return Repoint(own, domain, missing=own not in [one.name for one in inside])
     return None if current.release == release else Replace(current.path, domain)

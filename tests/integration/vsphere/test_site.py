@@ -61,8 +61,8 @@ def calls(lab: Lab) -> list[Object]:
 
 
 def templates(lab: Lab) -> list[str]:
-    found = govc(lab, "find", FOLDER, "-type", "m").split()
-    return sorted(path.rpartition("/")[2] for path in found)
+    paths = govc(lab, "find", FOLDER, "-type", "m").split()
+    return sorted(path.rpartition("/")[2] for path in paths)
 
 
 def named_templates(lab: Lab) -> dict[str, str]:
