@@ -100,7 +100,7 @@ func start(chosen options) (*vCenter, error) {
 	service.ServeMux.HandleFunc("PUT /nfc/", center.serveUpload)
 	center.server = service.NewServer()
 	center.uploads = center.server.URL.Host
-	center.server.Config.Handler = center.watchREST(center.server.Config.Handler)
+	center.server.Config.Handler = center.watchHTTP(center.server.Config.Handler)
 	if chosen.uploads != "" {
 		if center.uploads, err = center.serveHosts(chosen.uploads); err != nil {
 			return nil, err

@@ -335,7 +335,7 @@ func TestTheNearestPermissionApplies(t *testing.T) {
 	vm := w.template(t)
 	limited := object.NewVirtualMachine(w.login(t, "limited", "b").Client, vm.Reference())
 	task, err := limited.PowerOn(w.ctx)
-	if message := run(w, task, err); !strings.Contains(message, "Permission") && !strings.Contains(message, "NoPermission") {
+	if message := run(w, task, err); !strings.Contains(message, "Permission to perform this operation was denied") {
 		t.Errorf("%q", message)
 	}
 	ctx := &simulator.Context{Map: w.registry}
@@ -406,7 +406,7 @@ func TestAnExpiredSessionCanLogInAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, w.settings.path, map[string]any{"faults": []any{map[string]any{"name": "vsphere.session-expired"}}})
-	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err == nil || !strings.Contains(err.Error(), "NotAuthenticated") {
+	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err == nil || !strings.Contains(err.Error(), "session is not authenticated") {
 		t.Error("the session has not expired:", err)
 	}
 	for _, password := range []string{"wrong", "a"} {
