@@ -171,7 +171,7 @@ class VCenter:
         except HTTP_ERRORS as error:
             raise self._explained(no_answer(VSphereError, error, method="GET", path=url)) from error
         known = VmomiSupport.GetServiceVersions("vim25")
-        supported = _supported_versions(answer.data) if answer.status == 200 else set()
+        supported = supported_versions(answer.data) if answer.status == 200 else set()
         newest = next((version for version in known if VmomiSupport.versionIdMap[version] in supported), None)
         if newest is None:
             raise ConnectionProblem(
@@ -372,16 +372,16 @@ _POWER_ON_REMEDIES = (
         "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (vSphere Client: Configure, Graphics) and restart the host.",
     ),
     (
-        ("vgpu", "profile", "insufficient", "no host", "not enough", "no gpu", "could not find"),
-        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (Configure, Graphics) and restart the host.",
-        "a smaller profile.",
+        ("vgpu", "profile", "insufficient resources", "no host", "no gpu", "could not find"),
+        "No host of the cluster has a GPU left for this vGPU profile; module vgpu_profile_info lists what can be placed. Free a GPU, use fewer nodes, or "
+        "choose a smaller profile.",
     ),
 )
 
 
-def _supported_versions(document: bytes) -> set[str]:
-    """The versions in vimServiceVersions.xml: the current one and those before it."""
-    if b"<!" in document.split(b">", 1)[-1]:
+def supported_versions(document: bytes) -> set[str]:
+    """The versions in vimServiceVersions.xml: the current one and those before it. vCenter's file begins with a comment."""
+    if b"<!DOCTYPE" in document or b"<!ENTITY" in document:
         return set()
     try:
         root = ElementTree.fromstring(document)
@@ -446,7 +446,8 @@ def fault_error(fault: t.Any, operation: str) -> VSphereError:
     if not text or text == name:
         inner = getattr(fault, "faultMessage", None) or ()
         text = "; ".join(str(each.message) for each in inner if each.message) or name
-    if isinstance(fault, vim.fault.NoPermission):
+    # A session that has expired is a subtype of a missing permission.
+    if name == "NoPermission":
         needed = join_words(_privileges_of(fault))
         text = f"the user lacks the privilege {needed} on {_label(fault.object)}"
         remedy = "Add it to the user's role on this object or on one above it."
