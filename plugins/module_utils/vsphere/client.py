@@ -171,7 +171,7 @@ class VCenter:
         except HTTP_ERRORS as error:
             raise self._explained(no_answer(VSphereError, error, method="GET", path=url)) from error
         known = VmomiSupport.GetServiceVersions("vim25")
-        supported = _supported_versions(answer.data) if answer.status == 200 else set()
+        supported = supported_versions(answer.data) if answer.status == 200 else set()
         newest = next((version for version in known if VmomiSupport.versionIdMap[version] in supported), None)
         if newest is None:
             raise ConnectionProblem(
@@ -257,17 +257,17 @@ class VCenter:
             views.append(view)
             through = query.TraversalSpec(type=vim.view.ContainerView, path="view", skip=False)
             objects.append(query.ObjectSpec(obj=view, skip=True, selectSet=[through]))
-        selected = [
+        wanted = [
             query.PropertySpec(type=getattr(vim, kind), pathSet=list(paths)) for kind, paths in properties.items()
         ]
-        spec = query.FilterSpec(objectSet=objects, propSet=selected, reportMissingObjectsInResults=True)
+        spec = query.FilterSpec(objectSet=objects, propSet=wanted, reportMissingObjectsInResults=True)
         items: list[Item] = []
         page = self.call("RetrievePropertiesEx", collector.RetrievePropertiesEx, [spec], query.RetrieveOptions())
         while page is not None:
-            for entry in page.objects:
-                kind = next(kind for kind in properties if isinstance(entry.obj, getattr(vim, kind)))
-                values = {each.name: each.val for each in entry.propSet or ()}
-                items.append(Item(entry.obj, kind, values))
+            for found in page.objects:
+                kind = next(kind for kind in properties if isinstance(found.obj, getattr(vim, kind)))
+                values = {each.name: each.val for each in found.propSet or ()}
+                items.append(Item(found.obj, kind, values))
             token = page.token
             page = (
                 self.call("ContinueRetrievePropertiesEx", collector.ContinueRetrievePropertiesEx, token)
@@ -303,18 +303,18 @@ class VCenter:
             raise fault_error(info.error, what)
         return info.result if info is not None else None
 
-    def missing_privileges(self, needed: t.Mapping[t.Any, t.Sequence[str]]) -> dict[t.Any, list[str]]:
-        """The privileges that the user lacks, by object; `needed` contains the privileges that each object needs."""
+    def missing_privileges(self, wanted: t.Mapping[t.Any, t.Sequence[str]]) -> dict[t.Any, list[str]]:
+        """The privileges that the user lacks, by object; `wanted` contains the privileges that each object needs."""
         manager = self.content.authorizationManager
         session = self.call("RetrieveSession", lambda: self.content.sessionManager.currentSession)
         lacking: dict[t.Any, list[str]] = {}
-        privileges = sorted({privilege for names in needed.values() for privilege in names})
+        privileges = sorted({privilege for needed in wanted.values() for privilege in needed})
         answers = self.call(
-            "HasPrivilegeOnEntities", manager.HasPrivilegeOnEntities, list(needed), session.key, privileges
+            "HasPrivilegeOnEntities", manager.HasPrivilegeOnEntities, list(wanted), session.key, privileges
         )
         for answer in answers or ():
             granted = {each.privId for each in answer.privAvailability if each.isGranted}
-            if missing := [privilege for privilege in needed[answer.entity] if privilege not in granted]:
+            if missing := [privilege for privilege in wanted[answer.entity] if privilege not in granted]:
                 lacking[answer.entity] = missing
         return lacking
 
@@ -357,7 +357,7 @@ class PowerOnFailure:
 
 
 # Words in the reason of a failed power-on, and the remedy. The texts are those of vCenter and ESXi, as quoted in NVIDIA's and VMware's articles.
-_POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
+_POWER_ON_REMEDIES = (
     (
         ("memory reservation", "sched.mem.min", "memory is not reserved"),
         "A virtual machine with a vGPU must reserve all its memory. Run site, which replaces a template that was changed.",
@@ -372,16 +372,16 @@ _POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], str], ...] = (
         "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (vSphere Client: Configure, Graphics) and restart the host.",
     ),
     (
-        ("vgpu", "profile", "insufficient", "no host", "not enough", "no gpu", "could not find"),
+        ("vgpu", "profile", "insufficient resources", "no host", "no gpu", "could not find"),
         "No host of the cluster has a GPU left for this vGPU profile; module vgpu_profile_info lists what can be placed. Free a GPU, use fewer nodes, or "
         "choose a smaller profile.",
     ),
 )
 
 
-def _supported_versions(document: bytes) -> set[str]:
-    """The versions in vimServiceVersions.xml: the current one and those before it."""
-    if b"<!" in document.split(b">", 1)[-1]:
+def supported_versions(document: bytes) -> set[str]:
+    """The versions in vimServiceVersions.xml: the current one and those before it. vCenter's file begins with a comment."""
+    if b"<!DOCTYPE" in document or b"<!ENTITY" in document:
         return set()
     try:
         root = ElementTree.fromstring(document)
@@ -446,7 +446,8 @@ def fault_error(fault: t.Any, operation: str) -> VSphereError:
     if not text or text == name:
         inner = getattr(fault, "faultMessage", None) or ()
         text = "; ".join(str(each.message) for each in inner if each.message) or name
-    if isinstance(fault, vim.fault.NoPermission):
+    # A session that has expired is a subtype of a missing permission.
+    if name == "NoPermission":
         needed = join_words(_privileges_of(fault))
         text = f"the user lacks the privilege {needed} on {_label(fault.object)}"
         remedy = "Add it to the user's role on this object or on one above it."

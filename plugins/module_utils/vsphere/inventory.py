@@ -43,9 +43,10 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 SHARED_DIRECT = "sharedDirect"
 _GIB = 1 << 30
 # NAME-FRAME_BUFFER, or NAME-SLICES-FRAME_BUFFER if the profile is a MIG instance: grid_a100-10c, grid_a100-3-20c, nvidia_l40s-48q, H200X-1-18CME.
-# The series is a (vApps), b (vPC), c (compute) or q (vWS).
+# The series is a (vApps), b (vPC), c (compute) or q (vWS); with me, the instance has the media engines of the GPU, which only one can have.
 _PROFILE = re.compile(
-    r"^(?:[a-z]+_)?(?P<gpu>[a-z0-9]+)-(?:(?P<slices>\d)-)?(?P<size>\d+)(?P<series>[abcq])(?:me)?\d*$", re.IGNORECASE
+    r"^(?:[a-z]+_)?(?P<gpu>[a-z0-9]+)-(?:(?P<slices>[1-7])-)?(?P<size>[0-9]{1,4})(?P<series>[abcq])(?P<media>me)?[0-9]?$",
+    re.IGNORECASE,
 )
 # The compute slices of a GPU with MIG.
 _MIG_SLICES = 7
@@ -249,7 +250,10 @@ def _profile(name: str, detail: t.Any, hosts: t.Sequence[Host]) -> Profile:
     memory = _gpu_memory(parsed["gpu"] if parsed else "", having)
     maximum = None
     if sharing == "mig" and parsed and parsed["slices"]:
-        maximum = _MIG_SLICES // int(parsed["slices"])
+        maximum = 1 if parsed["media"] else _MIG_SLICES // int(parsed["slices"])
+        if size and memory:
+            # Instances also share the memory (A100-1-10c, A30); names contain the size without its fraction.
+            maximum = min(maximum, max(1, round(memory / size)))
     elif size and memory:
         maximum = max(1, int(memory // size))
     return Profile(
@@ -267,8 +271,10 @@ def _profile(name: str, detail: t.Any, hosts: t.Sequence[Host]) -> Profile:
 def _gpu_memory(model: str, hosts: t.Iterable[Host]) -> int | None:
     """The memory of the largest GPU that a profile can be on; a host with several models is narrowed by the model in the name of the profile."""
     gpus = [gpu for host in hosts for gpu in host.gpus]
-    # The suffixes d and l of a100d and a100l are not part of the product's name.
-    named = [gpu for gpu in gpus if model and model.lower().rstrip("dlx") in gpu.name.lower().replace(" ", "")]
+    # The suffixes of a100d, h100l and h200x are not part of the product's name, which may have spaces (RTX A6000). An L4 is no L40.
+    words = r"\s?".join(map(re.escape, model.lower().rstrip("dlx")))
+    pattern = re.compile(rf"{words}(?![0-9])", re.IGNORECASE)
+    named = [gpu for gpu in gpus if words and pattern.search(gpu.name)]
     return max((gpu.memory_gib for gpu in named or gpus), default=None)
 
 

@@ -78,7 +78,7 @@ def parse_descriptor(text: str) -> Descriptor:
         raise OvaError(f"The descriptor of the OVA is not XML: {error}.") from error
     networks = tuple(each.get(f"{_OVF}name", "") for each in root.iter(f"{_OVF}Network"))
     kinds = [(each.text or "").strip() for each in root.iter(f"{_VSSD}VirtualSystemType")]
-    versions = [int(number) for kind in kinds for number in re.findall(r"vmx-(\d+)", kind)]
+    versions = [int(number) for kind in kinds for number in re.findall(r"vmx-([0-9]{1,4})\b", kind)]
     products = [each.findtext(f"{_OVF}Version") or "" for each in root.iter(f"{_OVF}ProductSection")]
     release = next((version.strip() for version in products if version.strip()), "")
     if len(networks) != 1:
@@ -154,6 +154,8 @@ class TarStream:
             member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
             raise OvaError(f"The OVA is not a tar archive: {error}.") from error
+        if member.size < 0:
+            raise OvaError("The OVA is not a tar archive: the size of a file is negative.")
         self._left, self._padding = member.size, -member.size % tarfile.BLOCKSIZE
         return member
 

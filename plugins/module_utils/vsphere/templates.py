@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import typing as t
 import uuid
 from collections import Counter
@@ -266,7 +267,7 @@ def _folder_path(inventory: Inventory, datacenter: Item, folder: str) -> str:
     """The inventory path of a folder of virtual machines; a name is below the folder `vm` of the data center."""
     root = inventory.items.get(datacenter.get("vmFolder"))
     base = inventory.path(root) if root else f"{inventory.path(datacenter)}/vm"
-    path = folder.rstrip("/") if folder.startswith("/") else f"{base}/{folder.strip('/')}"
+    path = "/".join(["" if folder.startswith("/") else base, *filter(None, folder.split("/"))])
     if not path.startswith(f"{base}/"):
         raise InvalidOptions(
             [f"folder: {quote(folder)} is not below {base}; templates need a folder of their own there"]
@@ -292,7 +293,7 @@ class Template:
     @property
     def is_own(self) -> bool:
         """Whether this collection has created it: its fingerprint contains its own UUID, which that of a copy does not."""
-        return self.fingerprint is not None and self.fingerprint.instance_uuid == self.instance_uuid
+        return self.fingerprint is not None and self.fingerprint.instance_uuid == self.instance_uuid != ""
 
     @property
     def is_unfinished(self) -> bool:
@@ -351,7 +352,7 @@ def _template(item: Item, folder: str) -> Template:
     actual = {
         "profile": next(iter(profiles)) if len(profiles) == 1 else ", ".join(sorted(profiles)),
         "count": profiles.total(),
-        "mmio_gib": int(size) if size.isdecimal() and extra.get(_MMIO[0], "").lower() == "true" else 0,
+        "mmio_gib": int(size) if re.fullmatch("[0-9]{1,9}", size) and extra.get(_MMIO[0], "").lower() == "true" else 0,
         "firmware": str(item.get("config.firmware") or ""),
         "secure_boot": bool(getattr(boot, "efiSecureBootEnabled", False)),
         "memory_locked": bool(item.get("config.memoryReservationLockedToMax")),
