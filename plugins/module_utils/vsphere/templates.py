@@ -13,18 +13,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import typing as t
 import uuid
-from collections import Counter
 from dataclasses import dataclass, field
 
-from ..core.errors import InvalidOptions
+from ..core.errors import InvalidOptions, ModuleFailure
 from ..core.messages import abbreviate, join_words, quote
 from ..core.values import parse_json
 from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
 from .inventory import SHARED_DIRECT, Host, Inventory, Profile, mmio_gib, receiving_hosts
 from .ova import MIN_HARDWARE, ImportTarget, OpenOva, OvaError, OvaSource, Upload, import_ova
+from .settings import (
+    PROPERTIES,
+    Configuration,
+    extra_config,
+    read_settings,
+    set_extra_config,
+    settings_differences,
+    write_settings,
+)
 
 if PYVMOMI_IMPORT_ERROR is None:
     from pyVmomi import vim
@@ -32,23 +39,17 @@ if PYVMOMI_IMPORT_ERROR is None:
 FINGERPRINT_KEY = "accel-gpu.template"
 # Set once the import is complete; its value is the template's instance UUID. Without it, the virtual machine is the rest of a run that was killed.
 FINISHED_KEY = "accel-gpu.template-finished"
-_MMIO = ("pciPassthru.use64bitMMIO", "pciPassthru.64bitMMIOSizeGB")
 # The maximum length of the name of a virtual machine in vCenter.
 MAX_NAME = 80
 _PROPERTIES = {
-    "VirtualMachine": (
-        "name",
-        "parent",
-        "config.template",
-        "config.version",
-        "config.firmware",
-        "config.bootOptions",
-        "config.memoryReservationLockedToMax",
-        "config.extraConfig",
-        "config.hardware.device",
-        "config.instanceUuid",
-        "runtime.powerState",
-        "snapshot",
+    "VirtualMachine": tuple(
+        dict.fromkeys(
+            (
+                *("name", "parent", "config.template", "config.instanceUuid", "config.extraConfig"),
+                *("runtime.powerState", "snapshot"),
+                *PROPERTIES,
+            )
+        )
     )
 }
 # The privileges that building and deleting templates needs, by the object they are checked on. Sources: "Required Privileges" of the methods in the
@@ -68,26 +69,6 @@ POOL_PRIVILEGES = ("Resource.AssignVMToPool", "VApp.Import")
 DATASTORE_PRIVILEGES = ("Datastore.AllocateSpace",)
 NETWORK_PRIVILEGES = ("Network.Assign",)
 PARENT_PRIVILEGES = ("Folder.Create",)
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """The settings of a template's virtual machine that the machine controller does not set when it clones the template."""
-
-    profile: str
-    count: int
-    mmio_gib: int
-
-    def to_dict(self) -> dict[str, t.Any]:
-        """All settings by the names that drift is reported with."""
-        return {
-            "profile": self.profile,
-            "count": self.count,
-            "mmio_gib": self.mmio_gib,
-            "firmware": "efi",
-            "secure_boot": False,
-            "memory_locked": True,
-        }
 
 
 @dataclass(frozen=True)
@@ -303,12 +284,8 @@ class Template:
     @property
     def drift(self) -> dict[str, dict[str, t.Any]]:
         """The settings that somebody has changed since it was built: field -> recorded and actual value."""
-        recorded = dict(self.fingerprint.configuration) if self.fingerprint else {}
-        differing = {
-            name: {"recorded": value, "actual": self.actual.get(name)}
-            for name, value in recorded.items()
-            if self.actual.get(name) != value
-        }
+        recorded = self.fingerprint.configuration if self.fingerprint else {}
+        differing = settings_differences(recorded, self.actual)
         if not self.is_template:
             differing["template"] = {"recorded": True, "actual": False}
         return differing
@@ -340,23 +317,7 @@ def read_templates(center: VCenter, folders: t.Mapping[str, t.Any]) -> list[Temp
 
 
 def _template(item: Item, folder: str) -> Template:
-    extra = {each.key: str(each.value) for each in item.get("config.extraConfig", ())}
-    boot = item.get("config.bootOptions")
-    profiles = Counter(
-        str(device.backing.vgpu)
-        for device in item.get("config.hardware.device", ())
-        if isinstance(device, vim.vm.device.VirtualPCIPassthrough)
-        and isinstance(device.backing, vim.vm.device.VirtualPCIPassthrough.VmiopBackingInfo)
-    )
-    size = extra.get(_MMIO[1], "")
-    actual = {
-        "profile": next(iter(profiles)) if len(profiles) == 1 else ", ".join(sorted(profiles)),
-        "count": profiles.total(),
-        "mmio_gib": int(size) if re.fullmatch("[0-9]{1,9}", size) and extra.get(_MMIO[0], "").lower() == "true" else 0,
-        "firmware": str(item.get("config.firmware") or ""),
-        "secure_boot": bool(getattr(boot, "efiSecureBootEnabled", False)),
-        "memory_locked": bool(item.get("config.memoryReservationLockedToMax")),
-    }
+    extra = extra_config(item)
     instance_uuid = str(item.get("config.instanceUuid") or "")
     return Template(
         item.ref,
@@ -366,7 +327,7 @@ def _template(item: Item, folder: str) -> Template:
         str(item.get("runtime.powerState")) == "poweredOn",
         item.get("snapshot") is not None,
         instance_uuid,
-        actual,
+        read_settings(item),
         Fingerprint.from_text(extra.get(FINGERPRINT_KEY, "")),
         extra.get(FINISHED_KEY) == instance_uuid != "",
     )
@@ -392,8 +353,7 @@ def clones_of(center: VCenter) -> dict[str, list[str]]:
     paths = ("name", "config.extraConfig", "config.instanceUuid")
     clones: dict[str, list[str]] = {}
     for item in center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths}):
-        extra = {each.key: str(each.value) for each in item.get("config.extraConfig", ())}
-        fingerprint = Fingerprint.from_text(extra.get(FINGERPRINT_KEY, ""))
+        fingerprint = Fingerprint.from_text(extra_config(item).get(FINGERPRINT_KEY, ""))
         if fingerprint is not None and fingerprint.instance_uuid != item.get("config.instanceUuid"):
             clones.setdefault(fingerprint.instance_uuid, []).append(item.name)
     return {key: sorted(names) for key, names in clones.items()}
@@ -570,6 +530,12 @@ def _nearest_folder(inventory: Inventory, path: str) -> Item:
     return folders[path]
 
 
+class TemplateMismatch(ModuleFailure):
+    """vCenter has not stored a template as it was sent."""
+
+    code = "mismatch"
+
+
 class TemplateBuilder:
     """Makes the changes of plans. Several threads may build templates at the same time."""
 
@@ -625,42 +591,51 @@ class TemplateBuilder:
             ova,
             plan.new_name,
             target,
-            lambda spec: configure(spec, resolved.configuration, fingerprint),
+            lambda spec: configure(spec, fingerprint),
             self._upload,
             on_progress,
         )
         try:
+            self._correct(machine, plan.new_name, fingerprint)
             self._finish(machine, plan.new_name, instance_uuid)
-        except VSphereError as error:
-            error.add_note("The unfinished virtual machine is removed by the next run.")
+        except (VSphereError, TemplateMismatch) as error:
+            error.add_note("The next run removes the unfinished virtual machine, and begins again.")
             raise
         return release
 
-    def _finish(self, machine: t.Any, name: str, instance_uuid: str) -> None:
-        option = vim.option.OptionValue(key=FINISHED_KEY, value=instance_uuid)
+    def _correct(self, machine: t.Any, name: str, fingerprint: Fingerprint) -> None:
+        """Read the virtual machine back, and set what vCenter has not taken from the import. Raises TemplateMismatch if something still differs."""
+        differing = self._differences(machine, fingerprint)
+        if differing:
+            spec = vim.vm.ConfigSpec()
+            write_settings(spec, fingerprint.configuration, differing)
+            self._reconfigure(machine, name, spec)
+            differing = self._differences(machine, fingerprint)
+        if differing:
+            texts = [
+                f"{field} is {each['actual']!r} instead of {each['recorded']!r}" for field, each in differing.items()
+            ]
+            raise TemplateMismatch(
+                f"vCenter has not stored all settings of {name}: {'; '.join(texts)}. Check in vCenter whether the hosts support them."
+            )
+
+    def _differences(self, machine: t.Any, fingerprint: Fingerprint) -> dict[str, dict[str, t.Any]]:
+        (item,) = self._center.read([(machine, "")], {"VirtualMachine": PROPERTIES})
+        return settings_differences(fingerprint.configuration, read_settings(item))
+
+    def _reconfigure(self, machine: t.Any, name: str, spec: t.Any) -> None:
         what = f"the configuration of {name}"
-        task = self._center.change(what, machine.ReconfigVM_Task, vim.vm.ConfigSpec(extraConfig=[option]))
-        self._center.wait_task(task, what, self._timeout)
+        self._center.wait_task(self._center.change(what, machine.ReconfigVM_Task, spec), what, self._timeout)
+
+    def _finish(self, machine: t.Any, name: str, instance_uuid: str) -> None:
+        spec = vim.vm.ConfigSpec()
+        set_extra_config(spec, {FINISHED_KEY: instance_uuid})
+        self._reconfigure(machine, name, spec)
         self._center.change(f"MarkAsTemplate {name}", machine.MarkAsTemplate)
 
 
-def configure(spec: t.Any, configuration: Configuration, fingerprint: Fingerprint) -> None:
+def configure(spec: t.Any, fingerprint: Fingerprint) -> None:
     """Add the settings and the fingerprint to the specification of a virtual machine that is imported."""
     spec.instanceUuid = fingerprint.instance_uuid
-    spec.firmware = "efi"
-    spec.bootOptions = vim.vm.BootOptions(efiSecureBootEnabled=False)
-    spec.memoryReservationLockedToMax = True
-    options = {
-        _MMIO[0]: "TRUE",
-        _MMIO[1]: str(configuration.mmio_gib),
-        FINGERPRINT_KEY: fingerprint.to_text(),
-    }
-    kept = [each for each in spec.extraConfig or () if each.key not in options]
-    spec.extraConfig = [*kept, *(vim.option.OptionValue(key=key, value=value) for key, value in options.items())]
-    devices = []
-    for number in range(configuration.count):
-        backing = vim.vm.device.VirtualPCIPassthrough.VmiopBackingInfo(vgpu=configuration.profile)
-        # Negative keys are placeholders; the descriptor's devices use those from -1 on.
-        device = vim.vm.device.VirtualPCIPassthrough(key=-1000 - number, backing=backing)
-        devices.append(vim.vm.device.VirtualDeviceSpec(operation="add", device=device))
-    spec.deviceChange = [*(spec.deviceChange or ()), *devices]
+    write_settings(spec, fingerprint.configuration)
+    set_extra_config(spec, {FINGERPRINT_KEY: fingerprint.to_text()})
