@@ -212,6 +212,25 @@ VMWARE = ("architectures", "x86_64", "artifacts", "vmware")
 DISK = (*VMWARE, "formats", "ova", "disk")
 
 
+OTHER: list[t.Any] = [None, [], "text", 7]
+# A file of the machine that runs Ansible, other schemes, and more than a URL.
+NO_URL: list[t.Any] = [
+    None,
+    "",
+    7,
+    [],
+    {},
+    "/etc/passwd",
+    "file:///etc/passwd",
+    "ftp://m/x",
+    "https://",
+    f"{URL} x",
+    f"{URL}\n",
+]
+NO_SHA256: list[t.Any] = [None, "", 7, SHA256[:-1], f"{SHA256}0", f"sha256:{SHA256}", "g" * 64, f"{SHA256}\n"]
+NO_RELEASE: list[t.Any] = [None, "", [], "../x", "a/b", "-1", "4 18", "9" * 33, "418\n"]
+
+
 def config_map(text: t.Any) -> Object:
     return {"metadata": {"name": "coreos-bootimages"}, "data": {"stream": text}}
 
@@ -238,34 +257,12 @@ def test_a_cluster_without_boot_images() -> None:
         *(
             (json.dumps(stream(*VMWARE[:depth], value=value)), "location, sha256 and release")
             for depth in range(1, len(VMWARE) + 1)
-            for value in (None, [], "text", 7)
+            for value in OTHER
         ),
-        *((json.dumps(stream(*DISK, value=value)), "location and sha256") for value in (None, [], "text", 7)),
-        *(
-            (json.dumps(stream(*DISK, "location", value=value)), "location")
-            # A file of the machine that runs Ansible, other schemes, and more than a URL.
-            for value in (
-                None,
-                "",
-                7,
-                [],
-                {},
-                "/etc/passwd",
-                "file:///etc/passwd",
-                "ftp://m/x",
-                "https://",
-                f"{URL} x",
-                f"{URL}\n",
-            )
-        ),
-        *(
-            (json.dumps(stream(*DISK, "sha256", value=value)), "sha256")
-            for value in (None, "", 7, SHA256[:-1], f"{SHA256}0", f"sha256:{SHA256}", "g" * 64, f"{SHA256}\n")
-        ),
-        *(
-            (json.dumps(stream(*VMWARE, "release", value=value)), "release")
-            for value in (None, "", [], "../x", "a/b", "-1", "4 18", "9" * 33, "418\n")
-        ),
+        *((json.dumps(stream(*DISK, value=value)), "location and sha256") for value in OTHER),
+        *((json.dumps(stream(*DISK, "location", value=value)), "location") for value in NO_URL),
+        *((json.dumps(stream(*DISK, "sha256", value=value)), "sha256") for value in NO_SHA256),
+        *((json.dumps(stream(*VMWARE, "release", value=value)), "release") for value in NO_RELEASE),
     ],
 )
 def test_a_stream_that_has_no_ova(text: str, wrong: str) -> None:

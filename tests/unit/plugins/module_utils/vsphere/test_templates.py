@@ -81,7 +81,7 @@ def machine(
     *,
     configuration: Configuration = CONFIGURATION,
     finished: bool = True,
-    parent: str = FOLDER,
+    parent: str | None = FOLDER,
     **changed: t.Any,
 ) -> Item:
     """What vCenter says of a machine that was built with this fingerprint; `changed` has properties with _ for each dot."""
@@ -149,6 +149,7 @@ def test_a_fingerprint_is_read_as_it_was_written(
 
 
 GOOD = json.loads(fingerprint().to_text())
+NO_TEXT: list[t.Any] = [None, 7, [], True]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ GOOD = json.loads(fingerprint().to_text())
         "\0",
         "\ud800",
         '{"cluster"',
-        *(json.dumps({**GOOD, key: value}) for key in GOOD for value in (None, 7, [], True)),
+        *(json.dumps({**GOOD, key: value}) for key in GOOD for value in NO_TEXT),
         *(json.dumps({key: value for key, value in GOOD.items() if key != missing}) for missing in GOOD),
         json.dumps({**GOOD, "configuration": "text"}),
         json.dumps([GOOD]),
@@ -232,7 +233,7 @@ def test_a_template_is_what_it_was_configured_as() -> None:
 def test_the_settings_are_added_to_those_of_the_descriptor() -> None:
     kept = vim.option.OptionValue(key="disk.EnableUUID", value="TRUE")
     disk = vim.vm.device.VirtualDeviceSpec(operation="add", device=vim.vm.device.VirtualDisk(key=-1))
-    spec = vim.vm.ConfigSpec(
+    spec: t.Any = vim.vm.ConfigSpec(
         extraConfig=[kept, vim.option.OptionValue(key="pciPassthru.64bitMMIOSizeGB", value="32")], deviceChange=[disk]
     )
     configure(spec, CONFIGURATION, fingerprint())
