@@ -40,10 +40,14 @@ def machine_managers(spec: Object, release: Release, platform: str) -> list[Obje
     entries: list[Object] | None = spec.get("managedBootImages", {}).get("machineManagers")
     if entries == []:
         return []
-    found = list(entries or ())
-    if platform == "VSphere" and number >= _VSPHERE_BY_DEFAULT and not any(is_of_machine_sets(one) for one in found):
-        found.append(_ALL)
-    return found
+    effective = list(entries or ())
+    if (
+        platform == "VSphere"
+        and number >= _VSPHERE_BY_DEFAULT
+        and not any(is_of_machine_sets(one) for one in effective)
+    ):
+        effective.append(_ALL)
+    return effective
 
 
 def is_of_machine_sets(entry: Object) -> bool:
@@ -57,11 +61,11 @@ def publish(api: Api, release: Release, platform: str) -> None:
     if live is None:
         return
     generation, status = live["metadata"]["generation"], live.get("status") or {}
-    wanted = {"machineManagers": machine_managers(live.get("spec") or {}, release, platform)}
+    desired = {"machineManagers": machine_managers(live.get("spec") or {}, release, platform)}
     actual = {"machineManagers": status.get("managedBootImagesStatus", {}).get("machineManagers") or []}
-    if (status.get("observedGeneration"), actual) == (generation, wanted):
+    if (status.get("observedGeneration"), actual) == (generation, desired):
         return
-    api.merge(f"{PATH}/status", {"status": {"observedGeneration": generation, "managedBootImagesStatus": wanted}})
+    api.merge(f"{PATH}/status", {"status": {"observedGeneration": generation, "managedBootImagesStatus": desired}})
 
 
 def follow(api: Api, release: Release, platform: str) -> None:

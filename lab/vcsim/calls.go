@@ -4,7 +4,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"log"
 	"net/http"
 	"net/url"
@@ -79,8 +81,8 @@ func (l *callLog) write(one call) {
 	}
 }
 
-// watchREST logs the requests of the REST API that change something, and answers 503 while the fault `unavailable` is injected.
-func (c *vCenter) watchREST(next http.Handler) http.Handler {
+// watchHTTP logs the requests of the REST API that change something, answers 503 while the fault `unavailable` is injected, and completes faults.
+func (c *vCenter) watchHTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, down := c.fault(unavailable); down {
 			http.Error(w, "503 Service Unavailable", http.StatusServiceUnavailable)
@@ -90,8 +92,62 @@ func (c *vCenter) watchREST(next http.Handler) http.Handler {
 		if rest && r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/session") && !readsREST(r.URL) {
 			c.calls.write(call{Method: r.Method, Type: "REST", Object: r.URL.RequestURI()})
 		}
-		next.ServeHTTP(w, r)
+		answer := &faultWriter{ResponseWriter: w}
+		next.ServeHTTP(answer, r)
+		answer.finish()
 	})
+}
+
+// The messages of faults that a registry's handler returns, which the simulator sends without one.
+var messages = map[string]string{
+	"NoPermission":     "Permission to perform this operation was denied.",
+	"NotAuthenticated": "The session is not authenticated.",
+	"SystemError":      "A general system error occurred: the fault task-fails",
+}
+
+// faultWriter adds the messages to SOAP faults.
+type faultWriter struct {
+	http.ResponseWriter
+	fault *bytes.Buffer
+}
+
+// WriteHeader keeps the answer back if it is a fault.
+func (w *faultWriter) WriteHeader(status int) {
+	if status == http.StatusInternalServerError {
+		w.fault = new(bytes.Buffer)
+		w.Header().Del("Content-Length")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes or keeps a part of the answer.
+func (w *faultWriter) Write(data []byte) (int, error) {
+	if w.fault != nil {
+		return w.fault.Write(data)
+	}
+	return w.ResponseWriter.Write(data)
+}
+
+// Flush sends what is not kept.
+func (w *faultWriter) Flush() {
+	if flusher, ok := w.ResponseWriter.(http.Flusher); ok {
+		flusher.Flush()
+	}
+}
+
+func (w *faultWriter) finish() {
+	if w.fault == nil {
+		return
+	}
+	text := w.fault.String()
+	for kind, message := range messages {
+		if strings.Contains(text, `xsi:type="`+kind+`"`) {
+			text = strings.Replace(text, "<faultstring></faultstring>", "<faultstring>"+message+"</faultstring>", 1)
+		}
+	}
+	if _, err := io.WriteString(w.ResponseWriter, text); err != nil {
+		log.Println("vcsim:", err)
+	}
 }
 
 // readsREST returns whether a POST only reads, such as ?~action=list-attached-tags.

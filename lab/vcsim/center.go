@@ -71,7 +71,12 @@ func (c *vCenter) handle(ctx *simulator.Context, method *simulator.Method) (mo.R
 	c.faults.Lock()
 	c.refresh(ctx)
 	c.faults.Unlock()
-	if ctx.Session != nil && c.isExpired(ctx.Session) && name != "Login" {
+	expired := ctx.Session != nil && c.isExpired(ctx.Session)
+	if name == "Login" && (ctx.Session == nil || expired) {
+		method.This = c.Self
+		return c, nil
+	}
+	if expired && name != "RetrieveServiceContent" {
 		object := method.This
 		return nil, &types.NotAuthenticated{NoPermission: types.NoPermission{Object: &object, PrivilegeId: "System.View"}}
 	}

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -95,12 +96,13 @@ func start(chosen options) (*vCenter, error) {
 	service.TLS = &tls.Config{Certificates: certificates}
 	service.RegisterEndpoints = true
 	service.ServeMux = http.NewServeMux()
+	service.ServeMux.HandleFunc("GET /sdk/vimServiceVersions.xml", serveVersions(chosen.version))
 	// These patterns are more specific than the simulator's "/nfc/", so they get the uploads.
 	service.ServeMux.HandleFunc("POST /nfc/", center.serveUpload)
 	service.ServeMux.HandleFunc("PUT /nfc/", center.serveUpload)
 	center.server = service.NewServer()
 	center.uploads = center.server.URL.Host
-	center.server.Config.Handler = center.watchREST(center.server.Config.Handler)
+	center.server.Config.Handler = center.watchHTTP(center.server.Config.Handler)
 	if chosen.uploads != "" {
 		if center.uploads, err = center.serveHosts(chosen.uploads); err != nil {
 			return nil, err
@@ -121,4 +123,20 @@ func start(chosen options) (*vCenter, error) {
 	go center.watch()
 	center.ready.Store(true)
 	return center, nil
+}
+
+// The versions of the API that a vCenter also supports; the simulator itself lists only two of them. Source: the releases of VMware's pyvmomi.
+var versions = []string{
+	"9.0.0.0", "8.0.3.0", "8.0.2.0", "8.0.1.0", "8.0.0.1", "7.0.3.2", "7.0.3.0", "7.0.2.0", "7.0.1.0", "7.0", "6.7.3", "6.7.2", "6.7.1", "6.7", "6.5", "6.0",
+}
+
+// serveVersions answers which versions of the API clients may use: the current one and those before it.
+func serveVersions(current string) http.HandlerFunc {
+	older := versions[slices.Index(versions, current)+1:]
+	body := "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<namespaces version=\"1.0\"><namespace><name>urn:vim25</name><version>" + current +
+		"</version><priorVersions><version>" + strings.Join(older, "</version><version>") + "</version></priorVersions></namespace></namespaces>\n"
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/xml")
+		_, _ = w.Write([]byte(body))
+	}
 }

@@ -26,6 +26,16 @@ func (c *vCenter) validLogin(req *types.Login) bool {
 	return known && one.Password == req.Password
 }
 
+// Login refuses a wrong password with the message of a real vCenter. An expired session is no session.
+func (c *vCenter) Login(ctx *simulator.Context, req *types.Login) soap.HasFault {
+	if !c.validLogin(req) {
+		text := "Cannot complete login due to an incorrect user name or password."
+		return &methods.LoginBody{Fault_: simulator.Fault(text, &types.InvalidLogin{})}
+	}
+	ctx.Session = nil
+	return ctx.Map.SessionManager().Login(ctx, req)
+}
+
 // granted returns whether a user has a privilege on an object; objects that are not in the inventory count as its root.
 func (c *vCenter) granted(ctx *simulator.Context, name string, object types.ManagedObjectReference, privilege string) bool {
 	return slices.Contains(c.privilegesOn(ctx, name, object), privilege) || c.isAdministrator(name)

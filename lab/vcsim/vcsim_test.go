@@ -335,7 +335,7 @@ func TestTheNearestPermissionApplies(t *testing.T) {
 	vm := w.template(t)
 	limited := object.NewVirtualMachine(w.login(t, "limited", "b").Client, vm.Reference())
 	task, err := limited.PowerOn(w.ctx)
-	if message := run(w, task, err); !strings.Contains(message, "Permission") && !strings.Contains(message, "NoPermission") {
+	if message := run(w, task, err); !strings.Contains(message, "Permission to perform this operation was denied") {
 		t.Errorf("%q", message)
 	}
 	ctx := &simulator.Context{Map: w.registry}
@@ -396,6 +396,27 @@ func TestAMissingObjectIsNamed(t *testing.T) {
 	gone := object.NewTask(w.client.Client, types.ManagedObjectReference{Type: "Task", Value: "task-999"})
 	err := gone.Properties(w.ctx, gone.Reference(), []string{"info"}, new(mo.Task))
 	if err == nil || !strings.Contains(err.Error(), "The object 'vim.Task:task-999' has already been deleted") {
+		t.Error(err)
+	}
+}
+
+func TestAnExpiredSessionCanLogInAgain(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w.settings.path, map[string]any{"faults": []any{map[string]any{"name": "vsphere.session-expired"}}})
+	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err == nil || !strings.Contains(err.Error(), "session is not authenticated") {
+		t.Error("the session has not expired:", err)
+	}
+	for _, password := range []string{"wrong", "a"} {
+		refused := password == "wrong"
+		err := w.client.Login(w.ctx, url.UserPassword("admin", password))
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "incorrect user name or password") {
+			t.Error(password, err)
+		}
+	}
+	if _, err := w.finder.Datacenter(w.ctx, "/DC1"); err != nil {
 		t.Error(err)
 	}
 }

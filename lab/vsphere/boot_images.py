@@ -104,14 +104,14 @@ def decide(
 ) -> Replace | Repoint | Problem | None:
     """Return what the operator does with a MachineSet that it manages; `release` is that of the cluster's boot images."""
     provider = machine_set["spec"]["template"]["spec"]["providerSpec"]["value"]
-    workspace, wanted = provider["workspace"], provider["template"]
+    workspace, named = provider["workspace"], provider["template"]
     domain = next((one for one in domains if _is_of(workspace, one)), None)
     if domain is None:
         return Problem(f"no failure domain has the workspace of MachineSet {machine_set['metadata']['name']}")
     own = f"{infrastructure}-rhcos-{domain['name']}"
     known = list(templates)
     inside = [one for one in known if posixpath.dirname(one.path) == workspace["folder"]]
-    current = next((one for one in inside if wanted in (one.name, one.path)), None)
+    current = next((one for one in inside if named in (one.name, one.path)), None)
     if current is None:
         return Repoint(own, domain, missing=own not in [one.name for one in inside])
     return None if current.release == release else Replace(current.path, domain)
@@ -133,12 +133,12 @@ def saved_templates(path: Path) -> list[Template]:
         machines: list[dict[str, Any]] = json.loads(path.read_text())
     except FileNotFoundError:
         return []
-    found = []
+    templates = []
     for one in machines:
         products = (one["config"].get("vAppConfig") or {}).get("product") or [{}]
         if one["template"]:
-            found.append(Template(f"{one['folder']}/{one['name']}", products[0].get("version", "")))
-    return found
+            templates.append(Template(f"{one['folder']}/{one['name']}", products[0].get("version", "")))
+    return templates
 
 
 class Govc(Protocol):

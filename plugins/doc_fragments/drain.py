@@ -65,6 +65,8 @@ _CONNECTION = r"""
         description: Timeout in seconds for a single request to the API server.
         type: int
         default: 30
+"""
+_LEASE = r"""
       lease_namespace:
         description: Namespace of the Lease C(accel-gpu), which only one run can hold at a time.
         type: str
@@ -134,7 +136,8 @@ options:
     type: dict
     suboptions:
 """.rstrip()
-        + _CONNECTION
+        + _CONNECTION.rstrip()
+        + _LEASE
         + textwrap.indent(OPTION.partition("options:\n")[2], "    ")
     )
 
@@ -146,6 +149,20 @@ options:
     description:
       - The OpenShift cluster whose machines are cloned from the templates. Its objects contain the failure domains, the OVA of the release, and the users of
         each template. The module holds the cluster's Lease during changes.
+    type: dict
+    suboptions:
+""".rstrip()
+        + _CONNECTION.rstrip()
+        + _LEASE
+    )
+
+    # The option of modules that only read.
+    INFO: str = (
+        r"""
+options:
+  kubernetes:
+    description:
+      - The OpenShift cluster whose machines are cloned from the templates. Its objects contain the release, and the users of each template.
     type: dict
     suboptions:
 """.rstrip()

@@ -132,7 +132,8 @@ templates:
           description: The users of each older template that is in use, by path.
           type: dict
           returned: with O(state=present)
-          sample: {}
+          contains:
+            PATH: {description: The users of the template with this path., type: list, elements: str, returned: if it is in use, sample: [MachineSet vdi]}
 vcenter:
   description: The vCenter, which may be that of the cluster in O(kubernetes).
   returned: success
@@ -143,9 +144,10 @@ vcenter:
 code:
   description:
     - The reason for the failure.
-    - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or has another checksum. V(connection) -
-      no usable credentials, or pyvmomi is missing. V(unreachable) - vCenter does not respond. V(timeout) - see O(wait_timeout). V(in_use) - a template that
-      should be deleted is in use. V(partial) - some templates could not be built. Otherwise, the HTTP status that corresponds to the fault of vCenter.
+    - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or
+      has another checksum. V(connection) - no usable credentials, or pyvmomi is missing. V(unreachable) - vCenter does not respond. V(timeout) - see
+      O(wait_timeout). V(in_use) - a template that should be deleted is in use. V(partial) - some templates could not be built. Otherwise, the HTTP status
+      that corresponds to the fault of vCenter.
   returned: failure
   type: raw
   sample: ova

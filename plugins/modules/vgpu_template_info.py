@@ -17,7 +17,7 @@ description:
     cluster's release.
 extends_documentation_fragment:
   - accel.gpu.vsphere
-  - accel.gpu.drain.cluster
+  - accel.gpu.drain.info
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
@@ -86,10 +86,17 @@ templates:
         secure_boot: {description: Whether secure boot is on., type: bool, returned: always, sample: false}
         memory_locked: {description: Whether all memory is reserved., type: bool, returned: always, sample: true}
     drift:
-      description: The settings that were changed since the template was built. Each has the values C(recorded) and C(actual).
+      description: The settings that were changed since the template was built.
       type: dict
       returned: always
-      sample: {memory_locked: {recorded: true, actual: false}}
+      contains:
+        FIELD:
+          description: A field of RV(templates[].configuration), or C(template), which is false for a virtual machine.
+          type: dict
+          returned: if it was changed
+          contains:
+            recorded: {description: The value when the template was built., type: raw, returned: always, sample: true}
+            actual: {description: The present value., type: raw, returned: always, sample: false}
     used_by:
       description: MachineSets and Machines that name the template.
       type: list
@@ -123,8 +130,9 @@ details:
 import typing as t
 
 from ..module_utils.core.module import ArgumentSpec
+from ..module_utils.kube.connection_options import CONNECTION
 from ..module_utils.vsphere.inventory import Inventory
-from ..module_utils.vsphere.module import KUBERNETES, NAMESPACE, VSphereModule
+from ..module_utils.vsphere.module import NAMESPACE, VSphereModule
 from ..module_utils.vsphere.templates import Template, clones_of, folders_named, read_templates
 
 
@@ -166,7 +174,7 @@ def _declared(template: Template) -> str:
 def main() -> None:
     """Run the module."""
     spec: ArgumentSpec = {
-        **KUBERNETES,
+        "kubernetes": {"type": "dict", "options": CONNECTION},
         **NAMESPACE,
         "folder": {"type": "str", "default": "accel-gpu"},
         "names": {"type": "list", "elements": "str"},

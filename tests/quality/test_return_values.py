@@ -90,6 +90,7 @@ REFERENCES = {
     "filter/role_options:_value",
     "lookup/role_options:_list",
     "filter/with_node_counts:_value",
+    "filter/with_templates:_value",
     "modules/cluster_policy:cluster_policy.configmaps",
     "modules/gpu_info:gpu_info.installed",
     "modules/gpu_info:gpu_info.pools.NAME.driver",

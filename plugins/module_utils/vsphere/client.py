@@ -39,6 +39,8 @@ VARIABLES = {
     "proxy_port": "VMWARE_PROXY_PORT",
 }
 _NAMESPACE = "urn:vim25"
+# The release of vSphere in which a virtual machine can have several vGPUs, and the oldest one that OpenShift supported.
+_OLDEST = (7, 0)
 _TASK_INTERVAL = 2.0
 _EVENTS = 1000
 
@@ -159,8 +161,7 @@ class VCenter:
     def api_version(self) -> tuple[int, ...]:
         """The version of the API that both sides support, such as (8, 0, 3, 0)."""
         self.content  # noqa: B018 (logs in)
-        number = VmomiSupport.versionIdMap[self._instance._stub.version]
-        return tuple(int(part) for part in number.split(".") if part.isdecimal())
+        return _number(self._instance._stub.version)
 
     def _negotiated_version(self) -> str:
         """The newest version that pyvmomi and vCenter have in common, from the list that vCenter publishes without a login."""
@@ -177,6 +178,11 @@ class VCenter:
             raise ConnectionProblem(
                 f"{options.address} is not a vCenter with an API that pyvmomi supports: {url} answered with status {answer.status}. "
                 f"Check {VSphereError.address_setting}."
+            )
+        if _number(newest) < _OLDEST:
+            raise ConnectionProblem(
+                f"vCenter {options.address} and pyvmomi have only version {VmomiSupport.versionIdMap[newest]} of the API in common, but vGPUs need 7.0. "
+                "Install a newer pyvmomi, or upgrade vCenter."
             )
         return t.cast("str", newest)
 
@@ -377,6 +383,11 @@ _POWER_ON_REMEDIES = (
         "choose a smaller profile.",
     ),
 )
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """The number of one of pyvmomi's versions, such as (8, 0, 3, 0)."""
+    return tuple(int(part) for part in VmomiSupport.versionIdMap[version].split(".") if part.isdecimal())
 
 
 def supported_versions(document: bytes) -> set[str]:

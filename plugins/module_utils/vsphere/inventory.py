@@ -161,8 +161,8 @@ class Inventory:
             for item in self.of_kind(kind)
             if datacenter is None or kind == "Datacenter" or self.datacenter_of(item) is datacenter
         ]
-        wanted = value.rstrip("/")
-        matching = [item for item in candidates if wanted in (item.name, self.path(item))]
+        sought = value.rstrip("/")
+        matching = [item for item in candidates if sought in (item.name, self.path(item))]
         if len(matching) == 1:
             return matching[0]
         where = f" in data center {datacenter.name}" if datacenter else ""

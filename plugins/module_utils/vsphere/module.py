@@ -149,11 +149,11 @@ class VSphereModule(ClusterModule):
         requests = []
         for entry in entries:
             label = f"Template {entry['name']}"
-            found = [
+            own_problems = [
                 f"{label}: {problem}" for problem in _entry_problems(entry, has_cluster=self.openshift is not None)
             ]
-            problems += found
-            if not found:
+            problems += own_problems
+            if not own_problems:
                 try:
                     requests.append(self._request(entry))
                 except InvalidOptions as error:

@@ -29,9 +29,9 @@ from .ova import MIN_HARDWARE, ImportTarget, OpenOva, OvaError, OvaSource, Uploa
 if PYVMOMI_IMPORT_ERROR is None:
     from pyVmomi import vim
 
-FINGERPRINT_KEY = "accel.gpu.template"
+FINGERPRINT_KEY = "accel-gpu.template"
 # Set once the import is complete; its value is the template's instance UUID. Without it, the virtual machine is the rest of a run that was killed.
-FINISHED_KEY = "accel.gpu.template-finished"
+FINISHED_KEY = "accel-gpu.template-finished"
 _MMIO = ("pciPassthru.use64bitMMIO", "pciPassthru.64bitMMIOSizeGB")
 # The maximum length of the name of a virtual machine in vCenter.
 MAX_NAME = 80
@@ -237,14 +237,14 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
     )
 
 
-def _find_profile(wanted: str, profiles: t.Sequence[Profile], cluster: str) -> Profile:
+def _find_profile(name: str, profiles: t.Sequence[Profile], cluster: str) -> Profile:
     """The profile with this name in any case; vCenter accepts only the spelling of the hosts."""
-    profile = next((profile for profile in profiles if profile.name.lower() == wanted.lower()), None)
+    profile = next((profile for profile in profiles if profile.name.lower() == name.lower()), None)
     if profile is None:
         known = abbreviate([each.name for each in profiles]) if profiles else "none"
         raise InvalidOptions(
             [
-                f"profile: no host of {cluster} offers {quote(wanted)}; known: {known}. Hosts offer profiles once NVIDIA's vGPU manager is installed; a "
+                f"profile: no host of {cluster} offers {quote(name)}; known: {known}. Hosts offer profiles once NVIDIA's vGPU manager is installed; a "
                 "host whose GPUs run another profile may not list it"
             ]
         )
@@ -297,7 +297,7 @@ class Template:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it is the rest of an import that did not end: ours, not complete, and never started."""
+        """Whether it is the rest of an import that did not end: own, not complete, and never started."""
         return self.is_own and not self.finished and not self.is_template and not self.powered_on
 
     @property
@@ -334,7 +334,7 @@ def read_templates(center: VCenter, folders: t.Mapping[str, t.Any]) -> list[Temp
     roots = [(ref, "VirtualMachine") for ref in folders.values()]
     items = center.read(roots, _PROPERTIES)
     paths = {ref: path for path, ref in folders.items()}
-    # A machine in a folder below is not a template of ours, because templates are created directly in the folder.
+    # A machine in a folder below is no template of this collection, because templates are created directly in the folder.
     own = [(item, paths[item.get("parent")]) for item in items if item.get("parent") in paths]
     return sorted((_template(item, path) for item, path in own), key=lambda template: template.path)
 
@@ -379,12 +379,12 @@ def folders_named(inventory: Inventory, folder: str) -> dict[str, t.Any]:
         for item in inventory.of_kind("Datacenter")
         if (ref := item.get("vmFolder")) in inventory.items
     ]
-    wanted = (
+    paths = (
         {folder.rstrip("/")}
         if folder.startswith("/")
         else {f"{inventory.path(root)}/{folder.strip('/')}" for root in roots}
     )
-    return {path: item.ref for item in inventory.of_kind("Folder") if (path := inventory.path(item)) in wanted}
+    return {path: item.ref for item in inventory.of_kind("Folder") if (path := inventory.path(item)) in paths}
 
 
 def clones_of(center: VCenter) -> dict[str, list[str]]:
@@ -503,7 +503,7 @@ def _plan(
 
 
 def is_deletable(template: Template) -> bool:
-    """Whether a finished template of ours may be deleted if nothing uses it. A snapshot is somebody's, and linked clones may depend on it."""
+    """Whether an own finished template may be deleted if nothing uses it. A snapshot is somebody's, and linked clones may depend on it."""
     return template.is_own and template.is_template and not template.has_snapshot
 
 

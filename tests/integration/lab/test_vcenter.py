@@ -36,8 +36,8 @@ def import_image(vcenter: VCenter, image: Path, name: str = "imported") -> None:
 
 
 def machine(vcenter: VCenter, name: str = "imported") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(vcenter.govc("vm.info", "-json", f"{FOLDER}/{name}"))
-    (only,) = found["virtualMachines"]
+    reply: dict[str, Any] = json.loads(vcenter.govc("vm.info", "-json", f"{FOLDER}/{name}"))
+    (only,) = reply["virtualMachines"]
     return dict(only)
 
 
@@ -214,3 +214,9 @@ def test_uploads_have_the_certificate_of_the_same_authority(vcenter: VCenter) ->
     vcenter.set_fault("untrusted-certificate")
     with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
         urllib.request.urlopen(address, context=context, timeout=10)
+
+
+def test_a_wrong_password_is_refused(vcenter: VCenter) -> None:
+    vcenter.password = "wrong"
+    with pytest.raises(GovcError, match="incorrect user name or password"):
+        vcenter.govc("ls", "/DC1/vm")

@@ -44,8 +44,8 @@ def api(lab: OwnLab) -> Api:
 
 
 def machines(lab: OwnLab, group: str = GROUP) -> dict[str, Object]:
-    found = api(lab).list(MACHINES)
-    return {one["metadata"]["name"]: one for one in found if one["metadata"]["labels"][SET_LABEL] == group}
+    reply = api(lab).list(MACHINES)
+    return {one["metadata"]["name"]: one for one in reply if one["metadata"]["labels"][SET_LABEL] == group}
 
 
 def running(lab: OwnLab, group: str, count: int) -> bool:
@@ -58,8 +58,8 @@ def govc(lab: OwnLab, words: str) -> str:
 
 
 def virtual_machine(lab: OwnLab, path: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(govc(lab, f"vm.info -json {path}"))["virtualMachines"][0]
-    return found
+    reply: dict[str, Any] = json.loads(govc(lab, f"vm.info -json {path}"))["virtualMachines"][0]
+    return reply
 
 
 def node_is_ready(lab: OwnLab, name: str) -> bool:
@@ -172,8 +172,8 @@ def test_the_simulated_autoscaler_takes_the_machine_set(vsphere: OwnLab) -> None
     api(vsphere).apply(path, body)
 
     def annotations() -> dict[str, str]:
-        found = api(vsphere).get(f"{MACHINE_SETS}/{GROUP}") or {}
-        return dict(found["metadata"].get("annotations") or {})
+        reply = api(vsphere).get(f"{MACHINE_SETS}/{GROUP}") or {}
+        return dict(reply["metadata"].get("annotations") or {})
 
     until(lambda: "machine.openshift.io/cluster-api-autoscaler-node-group-max-size" in annotations(), limit=20)
     # The capacity is written by OpenShift's own controller, without the GPUs.

@@ -61,8 +61,8 @@ def calls(lab: Lab) -> list[Object]:
 
 
 def templates(lab: Lab) -> list[str]:
-    found = govc(lab, "find", FOLDER, "-type", "m").split()
-    return sorted(path.rpartition("/")[2] for path in found)
+    paths = govc(lab, "find", FOLDER, "-type", "m").split()
+    return sorted(path.rpartition("/")[2] for path in paths)
 
 
 def named_templates(lab: Lab) -> dict[str, str]:
@@ -149,7 +149,7 @@ def test_a_new_release_replaces_the_templates_and_the_second_run_changes_nothing
     sited(lab)
     old, named = templates(lab), named_templates(lab)
     base = lab.env["LAB_OVA_URL"]
-    sums = dict(reversed(line.split()) for line in run("curl", "-sS", f"{base}/{images.CHECKSUMS}").splitlines())
+    sums = {line.split()[1]: line.split()[0] for line in run("curl", "-sS", f"{base}/{images.CHECKSUMS}").splitlines()}
     current = next(name for name in sums if old[0].partition("zone-a-")[2].rpartition("-")[0] in name)
     other = next(name for name in sorted(sums, reverse=True) if name != current)
     release = other.removeprefix("rhcos-").removesuffix("-vmware.x86_64.ova")

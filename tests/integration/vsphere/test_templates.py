@@ -174,5 +174,5 @@ def test_profiles_of_the_hosts(site: Site) -> None:
     assert profile["placeable_hosts"] == ["esx-a1.example.com", "esx-a2.example.com"]
     mig = by_name["grid_a100-3-20c"]
     assert (mig["sharing"], mig["max_per_gpu"], mig["hosts"]) == ("mig", 2, ["esx-a3.example.com"]), mig
-    assert {host["vgpu_manager"] for host in first["hosts"]} == {"550.163.02"}
+    assert {host["vgpu_manager"] for host in first["hosts"]} == {"580.95.02"}
     assert [host["graphics_type"] for host in second["hosts"]] == ["sharedDirect", "sharedDirect", "shared"]

@@ -17,13 +17,13 @@ from lab.vsphere import inventory
 from lab.vsphere.boot_images import Problem, Replace, Repoint, Template, decide, is_selected, saved_templates
 
 NEW, OLD = "9.8.20260428-0", "9.8.20260301-0"
-OURS = f"{inventory.TEMPLATES_FOLDER}/gpu-10c"
+OUTSIDE = f"{inventory.TEMPLATES_FOLDER}/gpu-10c"
 INSIDE = f"{inventory.MACHINES_FOLDER}/gpu-10c"
 OWN = f"{INFRASTRUCTURE}-rhcos-zone-a"
 DOMAINS = list(FAILURE_DOMAINS.values())
 
 
-def group(template: str = OURS, workspace: dict[str, str] | None = None) -> dict[str, Any]:
+def group(template: str = OUTSIDE, workspace: dict[str, str] | None = None) -> dict[str, Any]:
     provider = provider_spec("VSphere", "zone-a") | {"template": template}
     provider["workspace"] = provider["workspace"] | (workspace or {})
     return machine_set("prod-gpu", provider, replicas=1)
@@ -36,12 +36,12 @@ def group(template: str = OURS, workspace: dict[str, str] | None = None) -> dict
         (INSIDE, [Template(INSIDE, NEW)], None),
         ("gpu-10c", [Template(INSIDE, OLD)], Replace(INSIDE, DOMAINS[0])),
         (INSIDE, [Template(INSIDE, OLD)], Replace(INSIDE, DOMAINS[0])),
-        (OURS, [Template(OURS, NEW)], Repoint(OWN, DOMAINS[0], missing=True)),
-        (OURS, [Template(OURS, OLD)], Repoint(OWN, DOMAINS[0], missing=True)),
-        ("gpu-10c", [Template(OURS, NEW)], Repoint(OWN, DOMAINS[0], missing=True)),
+        (OUTSIDE, [Template(OUTSIDE, NEW)], Repoint(OWN, DOMAINS[0], missing=True)),
+        (OUTSIDE, [Template(OUTSIDE, OLD)], Repoint(OWN, DOMAINS[0], missing=True)),
+        ("gpu-10c", [Template(OUTSIDE, NEW)], Repoint(OWN, DOMAINS[0], missing=True)),
         (
-            OURS,
-            [Template(OURS, NEW), Template(f"{inventory.MACHINES_FOLDER}/{OWN}", NEW)],
+            OUTSIDE,
+            [Template(OUTSIDE, NEW), Template(f"{inventory.MACHINES_FOLDER}/{OWN}", NEW)],
             Repoint(OWN, DOMAINS[0], missing=False),
         ),
     ],
@@ -63,7 +63,7 @@ def test_a_template_in_the_folder_is_replaced_and_another_one_is_left(
     ],
 )
 def test_a_workspace_that_is_no_failure_domains_degrades_the_operator(workspace: dict[str, str]) -> None:
-    assert isinstance(decide(group(OURS, workspace), [], DOMAINS, INFRASTRUCTURE, NEW), Problem)
+    assert isinstance(decide(group(OUTSIDE, workspace), [], DOMAINS, INFRASTRUCTURE, NEW), Problem)
 
 
 def test_a_path_with_a_slash_more_is_the_same_resource_pool() -> None:
@@ -149,4 +149,4 @@ def test_templates_are_read_from_the_vcenters_file(tmp_path: Path) -> None:
     template = {"name": "gpu-10c", "folder": inventory.TEMPLATES_FOLDER, "template": True, "config": product}
     bare = {"name": "bare", "folder": inventory.TEMPLATES_FOLDER, "template": True, "config": {}}
     path.write_text(json.dumps([machine, template, bare]))
-    assert saved_templates(path) == [Template(OURS, NEW), Template(f"{inventory.TEMPLATES_FOLDER}/bare", "")]
+    assert saved_templates(path) == [Template(OUTSIDE, NEW), Template(f"{inventory.TEMPLATES_FOLDER}/bare", "")]

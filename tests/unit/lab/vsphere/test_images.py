@@ -85,8 +85,8 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_the_failure_domains_are_those_of_the_inventory(lab: Lab) -> None:
-    found = {body["kind"]: body for _path, body in objects.objects(lab, releases.find("4.20"), "VSphere")}
-    vsphere = found["Infrastructure"]["spec"]["platformSpec"]["vsphere"]
+    reply = {body["kind"]: body for _path, body in objects.objects(lab, releases.find("4.20"), "VSphere")}
+    vsphere = reply["Infrastructure"]["spec"]["platformSpec"]["vsphere"]
     (vcenter,) = vsphere["vcenters"]
     assert (vcenter["server"], vcenter["port"]) == ("127.0.0.1", lab.ports()["vcenter"])
     (center,) = inventory.inventory()["datacenters"]

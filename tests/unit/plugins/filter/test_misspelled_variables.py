@@ -11,7 +11,6 @@ import pytest
 from ansible_collections.accel.gpu.plugins.filter.misspelled_variables import known_variables, misspelled_variables
 from tests.programs import REPO
 
-
 ALL_SELECTIONS = " or ".join(
     f"gpu_{role}_pool_names" for role in ("autoscaling", "nodegroups", "sharing", "vsphere_templates")
 )
