@@ -118,7 +118,7 @@ SEVERAL = failure_domains(
 
 
 @pytest.mark.parametrize(
-    ("domains", "name", "found"),
+    ("domains", "name", "actual"),
     [
         (SEVERAL[:1], None, "a"),
         (SEVERAL, "b", "b"),
@@ -128,8 +128,8 @@ SEVERAL = failure_domains(
         (SEVERAL, "zone-3", "zone-1"),
     ],
 )
-def test_a_failure_domain_is_found_by_name_or_zone(domains: list[FailureDomain], name: str | None, found: str) -> None:
-    assert find_failure_domain(domains, name).name == found
+def test_a_failure_domain_is_found_by_name_or_zone(domains: list[FailureDomain], name: str | None, actual: str) -> None:
+    assert find_failure_domain(domains, name).name == actual
 
 
 @pytest.mark.parametrize(
