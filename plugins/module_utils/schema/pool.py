@@ -548,6 +548,7 @@ def vgpu_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems
     if isinstance(kind, str) and kind != VGPU_TYPE:
         yield f"{pool.path}.driver.type: {quote(kind)} does not work with vGPUs; set type: {VGPU_TYPE}"
     gpus, count, mmio = get_nested(pool.merged, "gpus_per_node"), vgpu.get("count"), vgpu.get("mmio_gib")
+    count = VGPU.fields["count"].default if count is None else count
     if isinstance(gpus, int) and isinstance(count, int) and gpus != count:
         yield f"{pool.path}.gpus_per_node: {gpus} differs from vgpu.count, {count}; remove it"
     if isinstance(mmio, int) and mmio & (mmio - 1):

@@ -263,17 +263,17 @@ class VCenter:
             views.append(view)
             through = query.TraversalSpec(type=vim.view.ContainerView, path="view", skip=False)
             objects.append(query.ObjectSpec(obj=view, skip=True, selectSet=[through]))
-        wanted = [
+        requested = [
             query.PropertySpec(type=getattr(vim, kind), pathSet=list(paths)) for kind, paths in properties.items()
         ]
-        spec = query.FilterSpec(objectSet=objects, propSet=wanted, reportMissingObjectsInResults=True)
+        spec = query.FilterSpec(objectSet=objects, propSet=requested, reportMissingObjectsInResults=True)
         items: list[Item] = []
         page = self.call("RetrievePropertiesEx", collector.RetrievePropertiesEx, [spec], query.RetrieveOptions())
         while page is not None:
-            for found in page.objects:
-                kind = next(kind for kind in properties if isinstance(found.obj, getattr(vim, kind)))
-                values = {each.name: each.val for each in found.propSet or ()}
-                items.append(Item(found.obj, kind, values))
+            for content in page.objects:
+                kind = next(kind for kind in properties if isinstance(content.obj, getattr(vim, kind)))
+                values = {each.name: each.val for each in content.propSet or ()}
+                items.append(Item(content.obj, kind, values))
             token = page.token
             page = (
                 self.call("ContinueRetrievePropertiesEx", collector.ContinueRetrievePropertiesEx, token)
@@ -309,18 +309,18 @@ class VCenter:
             raise fault_error(info.error, what)
         return info.result if info is not None else None
 
-    def missing_privileges(self, wanted: t.Mapping[t.Any, t.Sequence[str]]) -> dict[t.Any, list[str]]:
-        """The privileges that the user lacks, by object; `wanted` contains the privileges that each object needs."""
+    def missing_privileges(self, required: t.Mapping[t.Any, t.Sequence[str]]) -> dict[t.Any, list[str]]:
+        """The privileges that the user lacks, by object; `required` contains the privileges that each object needs."""
         manager = self.content.authorizationManager
         session = self.call("RetrieveSession", lambda: self.content.sessionManager.currentSession)
         lacking: dict[t.Any, list[str]] = {}
-        privileges = sorted({privilege for needed in wanted.values() for privilege in needed})
+        privileges = sorted({privilege for needed in required.values() for privilege in needed})
         answers = self.call(
-            "HasPrivilegeOnEntities", manager.HasPrivilegeOnEntities, list(wanted), session.key, privileges
+            "HasPrivilegeOnEntities", manager.HasPrivilegeOnEntities, list(required), session.key, privileges
         )
         for answer in answers or ():
             granted = {each.privId for each in answer.privAvailability if each.isGranted}
-            if missing := [privilege for privilege in wanted[answer.entity] if privilege not in granted]:
+            if missing := [privilege for privilege in required[answer.entity] if privilege not in granted]:
                 lacking[answer.entity] = missing
         return lacking
 

@@ -179,12 +179,8 @@ class VSphereModule(ClusterModule):
                     ]
                 )
             places = {name: value or getattr(domain, name) for name, value in places.items()}
-            own = (
-                f"{domain.datacenter}/vm/{entry['folder']}".lstrip("/")
-                if not entry["folder"].startswith("/")
-                else entry["folder"].lstrip("/")
-            )
-            if domain.folder and domain.folder.strip("/") == own:
+            own = entry["folder"] if entry["folder"].startswith("/") else f"{domain.datacenter}/vm/{entry['folder']}"
+            if domain.folder and _names(domain.folder) == _names(own):
                 raise InvalidOptions(
                     [
                         f"folder: {entry['folder']} is the folder of the cluster's machines, in which OpenShift replaces templates with its own; set "
@@ -272,6 +268,11 @@ def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Ite
         or not all(each in "0123456789abcdefABCDEF" for each in checksum)
     ):
         yield "checksum: is not a SHA-256; set sha256: and 64 hexadecimal digits"
+
+
+def _names(path: str) -> list[str]:
+    """The names in an inventory path."""
+    return [name for name in path.split("/") if name]
 
 
 def _checksum_of(path: str) -> str:

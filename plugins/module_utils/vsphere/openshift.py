@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from dataclasses import dataclass
 
 from ..catalog.openshift import INFRASTRUCTURE_PATH, machine_sets_path, machines_path
 from ..core.errors import InvalidOptions
-from ..core.messages import quote
+from ..core.messages import join_words, quote
 from ..core.values import Object, get_nested
-from ..kube.errors import ApiError
 from ..kube.fields import name_of
 from .ova import OvaSource
 
@@ -24,6 +24,7 @@ if t.TYPE_CHECKING:
 # the format of `openshift-install coreos print-stream-json` (coreos/stream-metadata-go, stream/stream.go).
 BOOT_IMAGES_PATH = "/api/v1/namespaces/openshift-machine-config-operator/configmaps/coreos-bootimages"
 _ARCHITECTURE = "x86_64"
+_STREAM = {"location": r"https?://\S+", "sha256": r"[0-9a-fA-F]{64}", "release": r"[0-9A-Za-z][0-9A-Za-z._-]{0,31}"}
 # Phases of a Machine whose virtual machine exists, so that its template is no longer needed for it.
 _CLONED = ("Provisioned", "Running", "Deleting", "Failed")
 
@@ -52,12 +53,7 @@ class OpenShift:
 
     def infrastructure(self) -> Object:
         """The Infrastructure object. Raises InvalidOptions if the cluster is not OpenShift on vSphere."""
-        try:
-            body = self._client.get_once(INFRASTRUCTURE_PATH)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            body = None
+        body = self._client.get_once(INFRASTRUCTURE_PATH)
         platform = get_nested(body, "status", "platformStatus", "type") or get_nested(
             body, "spec", "platformSpec", "type"
         )
@@ -90,17 +86,7 @@ class OpenShift:
 
     def source(self) -> OvaSource:
         """The OVA of the cluster's release."""
-        try:
-            body = self._client.get(BOOT_IMAGES_PATH)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            raise InvalidOptions(
-                [
-                    "ova: the cluster has no ConfigMap coreos-bootimages, from which the OVA of its release is known; set url and checksum"
-                ]
-            ) from error
-        return stream_source(body)
+        return stream_source(self._client.get(BOOT_IMAGES_PATH))
 
     def templates_in_use(self) -> dict[str, list[str]]:
         """Who names each template: its name, or the last part of its path -> MachineSets, and Machines that are not cloned yet."""
@@ -159,21 +145,38 @@ def find_failure_domain(domains: t.Sequence[FailureDomain], name: str | None) ->
         raise InvalidOptions([f"failure_domain: is not set, and the cluster has {len(domains)} ({names}); {remedy}"])
     in_zone = [domain for domain in domains if domain.zone == name]
     domain = next((domain for domain in domains if domain.name == name), in_zone[0] if len(in_zone) == 1 else None)
+    if domain is None and in_zone:
+        several = ", ".join(domain.name for domain in in_zone)
+        raise InvalidOptions([f"failure_domain: {quote(name)} is the zone of several ({several}); set one of them"])
     if domain is None:
         raise InvalidOptions([f"failure_domain: {quote(name)} is not in the Infrastructure object; known: {names}"])
     return domain
 
 
 def stream_source(config_map: Object | None) -> OvaSource:
-    """The OVA in the ConfigMap of the boot images. Raises InvalidOptions if it has none for vSphere."""
+    """The OVA in the ConfigMap of the boot images. Raises InvalidOptions if it has none for vSphere.
+
+    Everything in it is checked: the location must not be a file of this machine, without a checksum nothing would be verified, and the name of the
+    template contains the release.
+    """
+    if config_map is None:
+        raise InvalidOptions(
+            [
+                "ova: the cluster has no ConfigMap coreos-bootimages, from which the OVA of its release is known; set url and checksum"
+            ]
+        )
     try:
         stream = json.loads(get_nested(config_map, "data", "stream") or "null")
     except (ValueError, RecursionError):
         stream = None
     artifact = get_nested(stream, "architectures", _ARCHITECTURE, "artifacts", "vmware")
     disk = get_nested(artifact, "formats", "ova", "disk")
-    location, sha256 = get_nested(disk, "location"), get_nested(disk, "sha256")
-    release = get_nested(artifact, "release")
-    if not (isinstance(location, str) and isinstance(sha256, str) and isinstance(release, str)):
-        raise InvalidOptions([f"ova: ConfigMap coreos-bootimages has no OVA for {_ARCHITECTURE}; set url and checksum"])
-    return OvaSource(location, sha256, release)
+    values = {**(disk if isinstance(disk, dict) else {}), "release": get_nested(artifact, "release")}
+    texts = {key: str(values.get(key) or "") for key in _STREAM}
+    if wrong := [key for key, pattern in _STREAM.items() if not re.fullmatch(pattern, texts[key])]:
+        raise InvalidOptions(
+            [
+                f"ova: ConfigMap coreos-bootimages has no OVA for {_ARCHITECTURE}, because {join_words(wrong)} is missing or invalid; set url and checksum"
+            ]
+        )
+    return OvaSource(texts["location"], texts["sha256"].lower(), texts["release"])

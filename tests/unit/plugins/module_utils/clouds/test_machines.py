@@ -8,7 +8,12 @@ import datetime
 
 import pytest
 
-from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import machine_problems, node_of, phase_of
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import (
+    machine_problems,
+    node_of,
+    not_started,
+    phase_of,
+)
 from tests.helpers.machine_api import Object, machine, worker_machineset
 
 SET = worker_machineset("train")
@@ -86,3 +91,40 @@ def test_a_damaged_time_is_left_out() -> None:
 def test_the_phase_and_the_node() -> None:
     assert (phase_of(DELETING), node_of(DELETING)) == ("Deleting", "train-d")
     assert (phase_of({"metadata": {}}), node_of({"metadata": {}})) == ("", None)
+
+
+def cloned(phase: str, state: str | None, *, server: str | None = "vc.example.com", deleting: bool = False) -> Object:
+    """A Machine on vSphere whose virtual machine has this power state."""
+    status: Object = {} if state is None else {"providerStatus": {"instanceState": state}}
+    result = machine("vdi-0", SET, phase, **status)
+    result["spec"] = {"providerSpec": {"value": {"workspace": {} if server is None else {"server": server}}}}
+    if deleting:
+        result["metadata"]["deletionTimestamp"] = "2026-11-24T05:19:00Z"
+    return result
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [
+        (cloned("Provisioning", "poweredOff"), {"vdi-0": "vc.example.com"}),
+        # Without its vCenter, it is the one of the options.
+        (cloned("Provisioning", "poweredOff", server=None), {"vdi-0": ""}),
+        ({**cloned("Provisioning", "poweredOff"), "spec": {}}, {"vdi-0": ""}),
+        # It is running, suspended, or not cloned yet.
+        (cloned("Provisioning", "poweredOn"), {}),
+        (cloned("Provisioning", "suspended"), {}),
+        (cloned("Provisioning", ""), {}),
+        (cloned("Provisioning", None), {}),
+        # It was running before, or goes away.
+        (cloned("Provisioned", "poweredOff"), {}),
+        (cloned("Running", "poweredOff"), {}),
+        (cloned("Failed", "poweredOff"), {}),
+        (cloned("Provisioning", "poweredOff", deleting=True), {}),
+        # The states of other clouds.
+        (cloned("Provisioning", "stopped"), {}),
+        ({"metadata": {"name": "vdi-0"}}, {}),
+        ({"metadata": {"name": "vdi-0"}, "status": {"phase": "Provisioning", "providerStatus": "text"}}, {}),
+    ],
+)
+def test_machines_that_vcenter_does_not_start(actual: Object, expected: dict[str, str]) -> None:
+    assert not_started([actual, machine("other", SET)]) == expected

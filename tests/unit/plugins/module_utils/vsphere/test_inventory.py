@@ -86,10 +86,10 @@ def profiles(*hosts: Item, details: t.Sequence[t.Any] | None = None) -> dict[str
 def test_a_name_contains_what_an_old_api_does_not_say(
     name: str, card: SimpleNamespace, size: float | None, kind: str | None, sharing: str | None, maximum: int | None
 ) -> None:
-    found = profiles(host("esx-1", card, config_sharedPassthruGpuTypes=[name]))[name]
-    assert (found.frame_buffer_gib, found.profile_class, found.sharing) == (size, kind, sharing)
-    assert found.max_per_gpu == maximum
-    assert found.gpu_memory_gib == round(card.memorySizeInKB / (1 << 20))
+    actual = profiles(host("esx-1", card, config_sharedPassthruGpuTypes=[name]))[name]
+    assert (actual.frame_buffer_gib, actual.profile_class, actual.sharing) == (size, kind, sharing)
+    assert actual.max_per_gpu == maximum
+    assert actual.gpu_memory_gib == round(card.memorySizeInKB / (1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -106,15 +106,15 @@ def test_a_name_contains_what_an_old_api_does_not_say(
 )
 def test_the_api_counts_more_than_the_name(fields: Object, size: float, kind: str, sharing: str, maximum: int) -> None:
     name = "grid_a100-10c"
-    found = profiles(host("esx-1", A100, profiles=[name]), details=[detail(name, **fields)])[name]
-    assert (found.frame_buffer_gib, found.profile_class, found.sharing) == (size, kind, sharing)
-    assert found.max_per_gpu == maximum
+    actual = profiles(host("esx-1", A100, profiles=[name]), details=[detail(name, **fields)])[name]
+    assert (actual.frame_buffer_gib, actual.profile_class, actual.sharing) == (size, kind, sharing)
+    assert actual.max_per_gpu == maximum
 
 
 def test_a_profile_with_an_unknown_name_is_described_by_the_api() -> None:
     details = [detail("future", fbSizeInGib=8, profileSharing="timeSliced", profileClass="compute")]
-    found = profiles(host("esx-1", A100, profiles=["future"]), details=details)["future"]
-    assert (found.frame_buffer_gib, found.sharing, found.max_per_gpu) == (8, "time-sliced", 5)
+    actual = profiles(host("esx-1", A100, profiles=["future"]), details=details)["future"]
+    assert (actual.frame_buffer_gib, actual.sharing, actual.max_per_gpu) == (8, "time-sliced", 5)
 
 
 @pytest.mark.parametrize("details", [None, [], [detail("grid_a100-40c")]])
@@ -123,15 +123,15 @@ def test_profiles_are_those_of_the_api_and_of_the_hosts(details: list[t.Any] | N
         "esx-1", A100, profiles=["grid_a100-40c", "grid_a100-20c"], config_sharedPassthruGpuTypes=["grid_a100-20c"]
     )
     idle = host("esx-2", A100, profiles=["grid_a100-40c"])
-    found = profiles(full, idle, details=details)
-    assert list(found) == ["grid_a100-20c", "grid_a100-40c"]
-    assert (found["grid_a100-40c"].hosts, found["grid_a100-40c"].placeable_hosts) == (("esx-1", "esx-2"), ("esx-2",))
-    assert (found["grid_a100-20c"].hosts, found["grid_a100-20c"].placeable_hosts) == (("esx-1",), ("esx-1",))
+    actual = profiles(full, idle, details=details)
+    assert list(actual) == ["grid_a100-20c", "grid_a100-40c"]
+    assert (actual["grid_a100-40c"].hosts, actual["grid_a100-40c"].placeable_hosts) == (("esx-1", "esx-2"), ("esx-2",))
+    assert (actual["grid_a100-20c"].hosts, actual["grid_a100-20c"].placeable_hosts) == (("esx-1",), ("esx-1",))
 
 
 def test_a_profile_that_no_host_has() -> None:
-    (found,) = profiles(details=[detail("grid_a100-40c")]).values()
-    assert found.to_result() == {
+    (actual,) = profiles(details=[detail("grid_a100-40c")]).values()
+    assert actual.to_result() == {
         "name": "grid_a100-40c",
         "frame_buffer_gib": 40,
         "class": "compute",
@@ -173,9 +173,9 @@ def test_a_cluster_that_does_not_say_what_it_can_place() -> None:
 def test_the_memory_is_that_of_the_model_in_the_name(
     profile: str, cards: list[SimpleNamespace], memory: int | None
 ) -> None:
-    found = profiles(host("esx-1", *cards, profiles=[profile]))[profile]
-    assert found.gpu_memory_gib == memory
-    assert found.max_per_gpu is None or memory is not None
+    actual = profiles(host("esx-1", *cards, profiles=[profile]))[profile]
+    assert actual.gpu_memory_gib == memory
+    assert actual.max_per_gpu is None or memory is not None
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_mmio_size(memory: int, count: int, size: int) -> None:
 def test_a_host_that_machines_can_start_on(changed: Object, usable: bool) -> None:
     name = "grid_a100-40c"
     site = inventory(host("esx-1", A100, profiles=[name], **changed))
-    (found,) = site.hosts_of(site.items["cluster-a"])
-    assert found.usable is usable
-    assert receiving_hosts([found], "vsan-a", "net-a") == ([found] if usable else [])
+    (actual,) = site.hosts_of(site.items["cluster-a"])
+    assert actual.usable is usable
+    assert receiving_hosts([actual], "vsan-a", "net-a") == ([actual] if usable else [])
     assert site.profiles(site.items["cluster-a"])[0].placeable_hosts == (("esx-1",) if usable else ())
 
 
@@ -243,12 +243,12 @@ def test_an_import_needs_the_datastore_and_the_network_on_one_host(changed: Obje
 def test_a_host_without_readable_configuration_has_no_gpus() -> None:
     item = Item("esx-1", "HostSystem", {"name": "esx-1", "parent": "cluster-a"})
     site = inventory(item)
-    (found,) = site.hosts_of(site.items["cluster-a"])
-    assert (found.gpus, found.known, found.placeable, found.graphics_type) == ((), (), (), "")
+    (actual,) = site.hosts_of(site.items["cluster-a"])
+    assert (actual.gpus, actual.known, actual.placeable, actual.graphics_type) == ((), (), (), "")
 
 
-def packages(*found: tuple[str, str]) -> SimpleNamespace:
-    listed = [SimpleNamespace(name=name, version=version) for name, version in found]
+def packages(*actual: tuple[str, str]) -> SimpleNamespace:
+    listed = [SimpleNamespace(name=name, version=version) for name, version in actual]
     return SimpleNamespace(FetchSoftwarePackages=lambda: listed)
 
 

@@ -68,13 +68,13 @@ def members_of(data: bytes, block: int = BLOCK) -> list[tuple[str, bytes]]:
     """All members of an archive with their contents."""
     stream = stream_of(data, block)
     try:
-        members, found = TarStream(stream), []
+        members, actual = TarStream(stream), []
         while (member := members.next()) is not None:
             parts = []
             while part := members.read():
                 parts.append(part)
-            found.append((member.name, b"".join(parts)))
-        return found
+            actual.append((member.name, b"".join(parts)))
+        return actual
     finally:
         stream.stop()
 
@@ -97,8 +97,8 @@ def members_of(data: bytes, block: int = BLOCK) -> list[tuple[str, bytes]]:
 )
 def test_descriptor(parts: dict[str, t.Any], hardware: int, release: str) -> None:
     text = descriptor(**parts)
-    found = parse_descriptor(text)
-    assert (found.text, found.networks, found.hardware, found.release) == (text, ("net 0",), hardware, release)
+    actual = parse_descriptor(text)
+    assert (actual.text, actual.networks, actual.hardware, actual.release) == (text, ("net 0",), hardware, release)
 
 
 def test_a_descriptor_may_have_a_declaration_and_comments() -> None:

@@ -65,8 +65,8 @@ def site(*hosts: Item, folders: t.Sequence[Item] = FOLDERS) -> Inventory:
 
 def resolved(*, folders: t.Sequence[Item] = FOLDERS, **changed: t.Any) -> Resolved:
     """The request, changed, with its objects."""
-    (found,) = resolve(site(folders=folders), [dataclasses.replace(REQUEST, **changed)])
-    return found
+    (actual,) = resolve(site(folders=folders), [dataclasses.replace(REQUEST, **changed)])
+    return actual
 
 
 def fingerprint(**changed: t.Any) -> Fingerprint:
@@ -81,7 +81,7 @@ def machine(
     *,
     configuration: Configuration = CONFIGURATION,
     finished: bool = True,
-    parent: str = FOLDER,
+    parent: str | None = FOLDER,
     **changed: t.Any,
 ) -> Item:
     """What vCenter says of a machine that was built with this fingerprint; `changed` has properties with _ for each dot."""
@@ -129,8 +129,8 @@ def plan(
     **changed: t.Any,
 ) -> TemplatePlan:
     """The plan for the request, changed, with these machines in the folder."""
-    (found,) = plan_templates([resolved(**changed)], read(*items), cluster, users)
-    return found
+    (actual,) = plan_templates([resolved(**changed)], read(*items), cluster, users)
+    return actual
 
 
 def names(templates: t.Iterable[Template]) -> list[str]:
@@ -149,6 +149,7 @@ def test_a_fingerprint_is_read_as_it_was_written(
 
 
 GOOD = json.loads(fingerprint().to_text())
+NO_TEXT: list[t.Any] = [None, 7, [], True]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ GOOD = json.loads(fingerprint().to_text())
         "\0",
         "\ud800",
         '{"cluster"',
-        *(json.dumps({**GOOD, key: value}) for key in GOOD for value in (None, 7, [], True)),
+        *(json.dumps({**GOOD, key: value}) for key in GOOD for value in NO_TEXT),
         *(json.dumps({key: value for key, value in GOOD.items() if key != missing}) for missing in GOOD),
         json.dumps({**GOOD, "configuration": "text"}),
         json.dumps([GOOD]),
@@ -180,7 +181,7 @@ def test_other_text_is_no_fingerprint(text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(sorted(GOOD)), anything), st.sampled_from(["uuid-2", "", None]))
-def test_what_a_stranger_writes_is_never_ours(changed: Object, instance_uuid: str | None) -> None:
+def test_what_a_stranger_writes_is_never_taken_for_a_template(changed: Object, instance_uuid: str | None) -> None:
     text = json.dumps({**GOOD, **changed}, skipkeys=True)
     written = [vim.option.OptionValue(key=key, value=text) for key in (FINGERPRINT_KEY, FINISHED_KEY)]
     item = machine(config_extraConfig=written, config_instanceUuid=instance_uuid, config_template=False)
@@ -192,18 +193,18 @@ def test_what_a_stranger_writes_is_never_ours(changed: Object, instance_uuid: st
     assert (actual.current, actual.unfinished, actual.superseded, actual.collected) == (None, [], [], [])
 
 
-def test_a_copy_is_never_ours() -> None:
+def test_a_copy_is_never_taken_for_a_template() -> None:
     for finished in (True, False):
         original = machine(finished=finished)
         copy = Item("vm:copy", original.kind, {**original.values, "name": "copy", "config.instanceUuid": "uuid-2"})
-        (found,) = read(copy)
-        assert found.fingerprint == fingerprint()
-        assert not any((found.is_own, found.is_unfinished, found.finished))
+        (actual,) = read(copy)
+        assert actual.fingerprint == fingerprint()
+        assert not any((actual.is_own, actual.is_unfinished, actual.finished))
         assert plan(copy).unfinished == plan(copy).superseded == []
 
 
 @pytest.mark.parametrize("recorded", ["", "uuid-1"])
-def test_a_machine_without_uuid_is_never_ours(recorded: str) -> None:
+def test_a_machine_without_uuid_is_never_taken_for_a_template(recorded: str) -> None:
     own = fingerprint(instance_uuid=recorded)
     for finished in (True, False):
         (template,) = read(machine(own=own, finished=finished, config_instanceUuid=None))
@@ -232,7 +233,7 @@ def test_a_template_is_what_it_was_configured_as() -> None:
 def test_the_settings_are_added_to_those_of_the_descriptor() -> None:
     kept = vim.option.OptionValue(key="disk.EnableUUID", value="TRUE")
     disk = vim.vm.device.VirtualDeviceSpec(operation="add", device=vim.vm.device.VirtualDisk(key=-1))
-    spec = vim.vm.ConfigSpec(
+    spec: t.Any = vim.vm.ConfigSpec(
         extraConfig=[kept, vim.option.OptionValue(key="pciPassthru.64bitMMIOSizeGB", value="32")], deviceChange=[disk]
     )
     configure(spec, CONFIGURATION, fingerprint())
@@ -274,13 +275,18 @@ DRIFT: list[tuple[Object, str, t.Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("changed", "field", "actual"), DRIFT)
-def test_a_template_that_was_changed_is_replaced(changed: Object, field: str, actual: t.Any) -> None:
+@pytest.mark.parametrize(("changed", "field", "value"), DRIFT)
+def test_a_template_that_was_changed_is_replaced(changed: Object, field: str, value: t.Any) -> None:
     item = machine(**changed)
     (template,) = read(item)
-    assert template.drift[field] == {"recorded": CONFIGURATION.to_dict()[field], "actual": actual}
-    found = plan(item)
-    assert (found.action, found.current, names(found.superseded), found.collected) == ("create", None, ["vdi-1"], [])
+    assert template.drift[field] == {"recorded": CONFIGURATION.to_dict()[field], "actual": value}
+    actual = plan(item)
+    assert (actual.action, actual.current, names(actual.superseded), actual.collected) == (
+        "create",
+        None,
+        ["vdi-1"],
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,9 +317,9 @@ def test_machines_in_other_folders_are_not_read() -> None:
 
 
 def test_a_current_template_is_used() -> None:
-    found = plan(machine())
-    assert (found.action, found.changes, found.new_name, found.path) == ("none", False, "", f"{FOLDER}/vdi-1")
-    assert found.to_result() == {
+    actual = plan(machine())
+    assert (actual.action, actual.changes, actual.new_name, actual.path) == ("none", False, "", f"{FOLDER}/vdi-1")
+    assert actual.to_result() == {
         "action": "none",
         "name": "vdi-1",
         "path": f"{FOLDER}/vdi-1",
@@ -327,11 +333,11 @@ def test_a_current_template_is_used() -> None:
 
 
 def test_without_templates_one_is_built() -> None:
-    found = plan()
-    assert (found.action, found.changes) == ("create", True)
-    assert found.new_name == found.resolved.base_name
-    assert found.path == f"{FOLDER}/{found.new_name}"
-    assert found.to_result()["release"] == "418.94"
+    actual = plan()
+    assert (actual.action, actual.changes) == ("create", True)
+    assert actual.new_name == actual.resolved.base_name
+    assert actual.path == f"{FOLDER}/{actual.new_name}"
+    assert actual.to_result()["release"] == "418.94"
 
 
 @pytest.mark.parametrize(
@@ -340,11 +346,11 @@ def test_without_templates_one_is_built() -> None:
 )
 def test_another_release_or_configuration_is_another_template(changed: Object) -> None:
     old = machine()
-    found = plan(old, **changed)
+    actual = plan(old, **changed)
     # The old one is needed until the new one exists.
-    assert (found.action, names(found.superseded), found.collected) == ("create", ["vdi-1"], [])
-    assert found.new_name != plan().new_name
-    request = found.resolved
+    assert (actual.action, names(actual.superseded), actual.collected) == ("create", ["vdi-1"], [])
+    assert actual.new_name != plan().new_name
+    request = actual.resolved
     new = machine(
         "vdi-2",
         fingerprint(
@@ -373,10 +379,10 @@ OLD_AND_NEW = (machine("old", fingerprint(sha256="c" * 64, instance_uuid="uuid-0
 def test_an_old_template_is_deleted_if_nothing_uses_it(
     users: list[str] | None, collected: list[str], in_use: Object
 ) -> None:
-    found = plan(*OLD_AND_NEW, users=lambda template: users)
-    assert (names(found.superseded), names(found.collected)) == (["old"], collected)
-    assert found.changes is bool(collected)
-    assert found.to_result()["in_use"] == in_use
+    actual = plan(*OLD_AND_NEW, users=lambda template: users)
+    assert (names(actual.superseded), names(actual.collected)) == (["old"], collected)
+    assert actual.changes is bool(collected)
+    assert actual.to_result()["in_use"] == in_use
 
 
 @pytest.mark.parametrize(
@@ -400,11 +406,11 @@ def test_an_old_template_that_is_kept(changed: Object, deletable: bool) -> None:
 
 def test_the_rest_of_a_killed_run_is_deleted() -> None:
     rest = machine(resolved().base_name, finished=False)
-    found = plan(rest)
-    assert (found.action, names(found.unfinished), found.superseded) == ("create", [rest.name], [])
+    actual = plan(rest)
+    assert (actual.action, names(actual.unfinished), actual.superseded) == ("create", [rest.name], [])
     # Its name is free once it is deleted.
-    assert found.new_name == rest.name
-    assert found.to_result()["removed"] == [f"{FOLDER}/{rest.name}"]
+    assert actual.new_name == rest.name
+    assert actual.to_result()["removed"] == [f"{FOLDER}/{rest.name}"]
     assert plan(rest, machine("vdi-9", fingerprint(instance_uuid="uuid-9"))).changes
 
 
@@ -420,40 +426,40 @@ def test_the_rest_of_a_killed_run_is_deleted() -> None:
     ],
 )
 def test_what_is_no_rest_of_a_killed_run(changed: Object) -> None:
-    found = plan(machine("vdi-1", finished=False, **changed))
-    assert (found.action, found.unfinished, found.collected) == ("create", [], [])
+    actual = plan(machine("vdi-1", finished=False, **changed))
+    assert (actual.action, actual.unfinished, actual.collected) == ("create", [], [])
 
 
 def test_a_finished_import_that_was_not_marked_is_marked() -> None:
-    found = plan(machine(config_template=False))
-    assert (found.action, found.changes, found.path, found.superseded) == ("update", True, f"{FOLDER}/vdi-1", [])
+    actual = plan(machine(config_template=False))
+    assert (actual.action, actual.changes, actual.path, actual.superseded) == ("update", True, f"{FOLDER}/vdi-1", [])
 
 
 def test_a_template_that_was_started_is_replaced() -> None:
-    found = plan(machine(config_template=False, runtime_powerState="poweredOn"))
-    assert (found.action, names(found.superseded), found.collected) == ("create", ["vdi-1"], [])
+    actual = plan(machine(config_template=False, runtime_powerState="poweredOn"))
+    assert (actual.action, names(actual.superseded), actual.collected) == ("create", ["vdi-1"], [])
 
 
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("other", [{"cluster": "other-a1b2c"}, {"name": "train"}])
 def test_templates_of_other_clusters_and_names_are_left_alone(other: Object, finished: bool) -> None:
-    found = plan(machine(own=fingerprint(**other), finished=finished))
-    assert (found.current, found.unfinished, found.superseded, found.collected) == (None, [], [], [])
+    actual = plan(machine(own=fingerprint(**other), finished=finished))
+    assert (actual.current, actual.unfinished, actual.superseded, actual.collected) == (None, [], [], [])
 
 
 def test_each_folder_has_templates_of_its_own() -> None:
     other = f"{FOLDER}-b"
     folders = [*FOLDERS, Item(other, "Folder", {"name": "accel-gpu-b", "parent": "/DC1/vm"})]
-    found = read(
+    actual = read(
         machine("here"),
         machine("there", fingerprint(instance_uuid="uuid-2"), parent=other),
         machine("rest", fingerprint(instance_uuid="uuid-3"), parent=other, finished=False),
         folders={FOLDER: FOLDER, other: other},
     )
     requests = [resolved(folders=folders), resolved(folders=folders, folder="accel-gpu-b")]
-    here, there = plan_templates(requests, found, CLUSTER, lambda template: [])
+    here, elsewhere = plan_templates(requests, actual, CLUSTER, lambda template: [])
     assert (here.path, here.unfinished, here.superseded) == (f"{FOLDER}/here", [], [])
-    assert (there.path, names(there.unfinished), there.superseded) == (f"{other}/there", ["rest"], [])
+    assert (elsewhere.path, names(elsewhere.unfinished), elsewhere.superseded) == (f"{other}/there", ["rest"], [])
 
 
 def test_a_taken_name_gets_a_number() -> None:
@@ -502,8 +508,8 @@ def test_folders(folder: str, paths: list[str]) -> None:
     assert list(folders_named(site(), folder)) == paths
 
 
-def privileges(found: TemplatePlan, folders: t.Sequence[Item] = FOLDERS) -> dict[t.Any, list[str]]:
-    return required_privileges([found], site(folders=folders))
+def privileges(actual: TemplatePlan, folders: t.Sequence[Item] = FOLDERS) -> dict[t.Any, list[str]]:
+    return required_privileges([actual], site(folders=folders))
 
 
 BUILDING = {
@@ -554,10 +560,10 @@ def test_missing_privileges_are_named_with_the_object() -> None:
     ],
 )
 def test_the_settings_follow_from_the_hosts(changed: Object, configuration: Configuration) -> None:
-    found = resolved(**changed)
-    assert found.configuration == configuration
-    assert (found.folder_path, found.resource_pool, names_of_hosts(found)) == (FOLDER, "pool-root", ["esx-1"])
-    assert found.warnings == ()
+    actual = resolved(**changed)
+    assert actual.configuration == configuration
+    assert (actual.folder_path, actual.resource_pool, names_of_hosts(actual)) == (FOLDER, "pool-root", ["esx-1"])
+    assert actual.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -571,12 +577,12 @@ def test_the_settings_follow_from_the_hosts(changed: Object, configuration: Conf
     ],
 )
 def test_the_path_of_a_folder(folder: str, path: str) -> None:
-    found = resolved(folder=folder)
-    assert (found.folder_path, found.folder) == (path, None)
+    actual = resolved(folder=folder)
+    assert (actual.folder_path, actual.folder) == (path, None)
 
 
-def names_of_hosts(found: Resolved) -> list[str]:
-    return [each.name for each in found.hosts]
+def names_of_hosts(actual: Resolved) -> list[str]:
+    return [each.name for each in actual.hosts]
 
 
 @pytest.mark.parametrize(
@@ -611,7 +617,7 @@ def test_all_problems_are_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("actual", "message"),
     [
         (host("esx-1", profiles=[PROFILE]), "mmio_gib: the hosts of cluster-a do not report the memory of their GPUs"),
         (host("esx-1"), "profile: no host of cluster-a offers"),
@@ -622,9 +628,9 @@ def test_all_problems_are_reported() -> None:
         (host("esx-1", runtime_inMaintenanceMode=True), "no usable host of cluster-a has both"),
     ],
 )
-def test_hosts_that_cannot_have_the_machines(found: Item, message: str) -> None:
+def test_hosts_that_cannot_have_the_machines(actual: Item, message: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
-        resolve(site(found), [REQUEST])
+        resolve(site(actual), [REQUEST])
     assert message in raised.value.problems[0]
 
 
@@ -640,7 +646,7 @@ def test_hosts_that_cannot_have_the_machines(found: Item, message: str) -> None:
 )
 def test_warnings(changed: Object, message: str) -> None:
     card = gpu("NVIDIA A100-PCIE-40GB", 40)
-    (found,) = resolve(site(host("esx-1", card, profiles=[PROFILE], **changed)), [REQUEST])
-    (warning,) = found.warnings
+    (actual,) = resolve(site(host("esx-1", card, profiles=[PROFILE], **changed)), [REQUEST])
+    (warning,) = actual.warnings
     assert warning.startswith("Template vdi: ")
     assert message in warning
