@@ -20,13 +20,13 @@ options:
       - User name, such as C(automation@vsphere.local).
       - If this option is not set, the environment variable E(VMWARE_USER) is used.
     type: str
-    aliases: [user]
+    aliases: [admin, user]
   password:
     description:
       - Password of the user. A rejected login is not retried, because failed logins lock the account.
       - If this option is not set, the environment variable E(VMWARE_PASSWORD) is used.
     type: str
-    aliases: [pass]
+    aliases: [pass, pwd]
   port:
     description:
       - Port of vCenter. The default is V(443).
@@ -34,7 +34,7 @@ options:
     type: int
   validate_certs:
     description:
-      - Whether the certificates of vCenter and of the ESXi hosts are verified.
+      - Whether the certificates of vCenter, of the ESXi hosts, and of the server of an OVA are verified.
       - If this option is not set, the environment variable E(VMWARE_VALIDATE_CERTS) is used.
     type: bool
     default: true
@@ -42,7 +42,7 @@ options:
     description:
       - Path to the CA certificates that are used to verify the certificates. The root certificate of vCenter's own CA, which also signs the certificates of the
         hosts, can be downloaded from C(https://VCENTER/certs/download.zip). Without this option, vCenter is verified with the system's CA certificates, and
-        each host must have the certificate that vCenter reports for it.
+        each host must have the certificate that vCenter reports for it. The server of an OVA may also have a certificate of a CA of the system.
       - If this option is not set, the environment variable E(VMWARE_CA_CERT) is used.
     type: path
   proxy_host:
@@ -61,7 +61,7 @@ options:
     default: 60
 requirements:
   - python >= 3.11
-  - pyvmomi >= 8.0.3.0.1
+  - pyvmomi >= 8.0.3.0.1; 9.0.0.0 with O(proxy_host)
   - urllib3
 notes:
   - The modules were tested with a simulated vCenter (API 7.0.3, 8.0.3 and 9.0) and OpenShift's real machine controller, not with a real vCenter.
@@ -83,8 +83,8 @@ options:
     type: dict
     suboptions:
       hostname: {description: Host name or address of vCenter. The default is E(VMWARE_HOST)., type: str}
-      username: {description: User name. The default is E(VMWARE_USER)., type: str, aliases: [user]}
-      password: {description: Password. The default is E(VMWARE_PASSWORD)., type: str, aliases: [pass]}
+      username: {description: User name. The default is E(VMWARE_USER)., type: str, aliases: [admin, user]}
+      password: {description: Password. The default is E(VMWARE_PASSWORD)., type: str, aliases: [pass, pwd]}
       port: {description: 'Port. The default is E(VMWARE_PORT), or V(443).', type: int}
       validate_certs: {description: Whether the certificate of vCenter is verified., type: bool, default: true}
       ca_cert: {description: Path to the CA certificates. The default is E(VMWARE_CA_CERT)., type: path}

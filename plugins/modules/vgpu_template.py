@@ -146,8 +146,8 @@ code:
     - The reason for the failure.
     - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or
       has another checksum. V(connection) - no usable credentials, or pyvmomi is missing. V(unreachable) - vCenter does not respond. V(timeout) - see
-      O(wait_timeout). V(in_use) - a template that should be deleted is in use. V(partial) - some templates could not be built. Otherwise, the HTTP status
-      that corresponds to the fault of vCenter.
+      O(wait_timeout). V(in_use) - a template that should be deleted is in use. V(mismatch) - vCenter has not stored all settings. V(partial) - some
+      templates could not be built. Otherwise, the HTTP status that corresponds to the fault of vCenter.
   returned: failure
   type: raw
   sample: ova
@@ -211,8 +211,10 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
     cluster = openshift.infrastructure_name() if openshift else ""
     templates = read_templates(center, {each.folder_path: each.folder.ref for each in resolved if each.folder})
 
+    used = functools.cache(openshift.templates_in_use) if openshift else dict
+
     def users_of(template: Template) -> list[str] | None:
-        return _users_of(module)(template) if openshift else None
+        return openshift.users_of(used(), template) if openshift else None
 
     plans = plan_templates(resolved, templates, cluster, users_of)
     for plan in plans:
@@ -316,8 +318,7 @@ def _import(module: VSphereModule, builder: TemplateBuilder, plan: TemplatePlan,
         module.progress.report(f"{name}: {done >> 20} of {total >> 20} MiB uploaded")
 
     module.progress.report(f"{name}: importing {source.location}")
-    options = module.center.options
-    with open_ova(source, options.pools(), options.request_timeout) as ova:
+    with open_ova(source, module.downloads(), module.center.options.request_timeout) as ova:
         return builder.build(plan, folder, ova, on_progress)
 
 

@@ -98,7 +98,7 @@ templates:
             recorded: {description: The value when the template was built., type: raw, returned: always, sample: true}
             actual: {description: The present value., type: raw, returned: always, sample: false}
     used_by:
-      description: MachineSets and Machines that name the template.
+      description: MachineSets and Machines that name the template. Like the next two keys, only for templates of this cluster.
       type: list
       elements: str
       returned: with O(kubernetes)
@@ -157,7 +157,7 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
             "cluster": fingerprint.cluster if fingerprint else "",
             "finished": template.finished,
         }
-        if openshift:
+        if openshift and result["cluster"] == openshift.infrastructure_name():
             result["used_by"] = openshift.users_of(used, template)
             result["cluster_release"] = release
             result["behind"] = result["release"] != release

@@ -198,7 +198,7 @@ def _future_node_settings(pool: PoolPlan, labels: Object) -> Object:
 
 
 def vsphere_plan(cluster: Object, pools: t.Iterable[PoolPlan]) -> VspherePlan | None:
-    """The templates for the pools with vGPUs of a valid gpu_cluster: one for each node group; None without such a pool."""
+    """The templates for the pools with vGPUs of a valid gpu_cluster: one for each node group; None if there is none, and no connection is declared."""
     settings = get_nested(cluster, "cloud", MACHINESET.key, "vsphere") or {}
     options = {key: settings[key] for key in VSPHERE_TEMPLATE if settings.get(key) is not None}
     templates = tuple(
@@ -213,7 +213,11 @@ def vsphere_plan(cluster: Object, pools: t.Iterable[PoolPlan]) -> VspherePlan | 
         for member in pool.nodegroup.members
     )
     connection = {key: settings[key] for key in VSPHERE_CONNECTION if settings.get(key) is not None}
-    return VspherePlan(connection, templates, bool(settings.get("narrow_boot_images"))) if templates else None
+    return (
+        VspherePlan(connection, templates, bool(settings.get("narrow_boot_images")))
+        if templates or connection
+        else None
+    )
 
 
 def with_node_counts(

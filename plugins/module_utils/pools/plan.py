@@ -392,7 +392,7 @@ class Provides:
 class Plan:
     """All values that are derived from the variables of one cluster.
 
-    `autoscaler` is None unless its node groups are MachineSets, and `vsphere` unless a pool has vGPUs.
+    `autoscaler` is None unless its node groups are MachineSets, and `vsphere` unless a pool has vGPUs or the connection to vCenter is declared.
     """
 
     cluster: ClusterPlan

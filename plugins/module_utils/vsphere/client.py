@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import functools
 import http.client
+import inspect
 import ssl
 import traceback
 import typing as t
@@ -16,7 +17,16 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from ..core.errors import BROKEN, REFUSED, TIMEOUT, TLS, ConnectionProblem, ServiceError, missing_library
+from ..core.errors import (
+    BROKEN,
+    REFUSED,
+    TIMEOUT,
+    TLS,
+    ConnectionProblem,
+    InvalidOptions,
+    ServiceError,
+    missing_library,
+)
 from ..core.http import HTTP_ERRORS, ConnectionPools, no_answer
 from ..core.messages import join_words
 from ..core.waits import wait_until
@@ -43,6 +53,7 @@ _NAMESPACE = "urn:vim25"
 _OLDEST = (7, 0)
 _TASK_INTERVAL = 2.0
 _EVENTS = 1000
+_MAX_TIMEOUT = 86400
 
 
 class VSphereError(ServiceError):
@@ -81,6 +92,14 @@ class VCenterOptions:
             raise ConnectionProblem(
                 f"Not set: {join_words(missing)} of vCenter. Set the options, or the environment variables {join_words(variables)}."
             )
+        ranges = (("port", 65535), ("proxy_port", 65535), ("request_timeout", _MAX_TIMEOUT))
+        problems = [
+            f"{name}: {params[name]} is not a number from 1 to {highest}"
+            for name, highest in ranges
+            if params.get(name) is not None and not 1 <= params[name] <= highest
+        ]
+        if problems:
+            raise InvalidOptions(problems)
         names = [each.name for each in dataclasses.fields(cls)]
         return cls(**{name: params[name] for name in names if params.get(name) is not None})
 
@@ -142,6 +161,10 @@ class VCenter:
     def content(self) -> t.Any:
         """The entry to all managers of vCenter; logs in at the first use."""
         version = self._negotiated_version()
+        if self.options.proxy_host and not _supports_proxies():
+            raise ConnectionProblem(
+                "proxy_host needs pyvmomi 9.0.0.0 or newer, because older ones fail behind a proxy. Install a newer pyvmomi."
+            )
         stub = SoapAdapter.SoapStubAdapter(
             host=self.options.hostname,
             port=self.options.port,
@@ -342,47 +365,67 @@ class VCenter:
         for event in sorted(events, key=lambda event: event.createdTime):
             if event.vm is not None:
                 reason = getattr(event.reason, "msg", "") or event.fullFormattedMessage or ""
-                newest[event.vm.name] = PowerOnFailure(event.vm.name, reason, event.createdTime.isoformat())
+                fault = type(event.reason).__name__.rpartition(".")[2]
+                newest[event.vm.name] = PowerOnFailure(event.vm.name, reason, event.createdTime.isoformat(), fault)
         return list(newest.values())
 
 
 @dataclass(frozen=True)
 class PowerOnFailure:
-    """The newest failure to power on a virtual machine: vCenter's reason, and the time."""
+    """The newest failure to power on a virtual machine: vCenter's reason, the time, and the type of the fault."""
 
     name: str
     reason: str
     at: str
+    fault: str = ""
 
     @property
     def remedy(self) -> str:
-        """What to do about the reason; empty if the reason is unknown."""
+        """What to do about the reason; empty if the reason has nothing to do with GPUs, or is unknown."""
+        text = self.reason.lower()
         return next(
-            (remedy for words, remedy in _POWER_ON_REMEDIES if any(word in self.reason.lower() for word in words)), ""
+            (
+                remedy
+                for faults, words, remedy in _POWER_ON_REMEDIES
+                if self.fault in faults or any(word in text for word in words)
+            ),
+            "",
         )
 
 
-# Words in the reason of a failed power-on, and the remedy. The texts are those of vCenter and ESXi, as quoted in NVIDIA's and VMware's articles.
-_POWER_ON_REMEDIES = (
+# Types of faults, or words in the reason of a failed power-on, and the remedy. The words are narrow, because most reasons have nothing to do with GPUs.
+# Sources: cloudfoundry/bosh-vsphere-cpi-release issue 372 (memory); NVIDIA AI Enterprise User Guide, "Changing the Default Graphics Type" (graphics
+# resource); the types of faults in the vSphere API reference.
+_POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (
-        ("memory reservation", "sched.mem.min", "memory is not reserved"),
+        (),
+        ("sched.mem.min", "memory reservation", "memory is not reserved"),
         "A virtual machine with a vGPU must reserve all its memory. Run site, which replaces a template that was changed.",
     ),
     (
-        ("mmio", "bar ", "64-bit"),
+        (),
+        ("mmio", "64-bit bar"),
         "The memory-mapped I/O space is too small for the GPUs. Set vgpu.mmio_gib of the pool, or run site, which replaces a template that was changed.",
     ),
     (
-        ("graphics resource", "shareddirect", "shared direct", "graphics type"),
+        ("InsufficientGraphicsResourcesFault",),
+        ("amount of graphics resource", "shareddirect", "shared direct"),
         "Either no host has a GPU left for this vGPU profile, or the default graphics type of the hosts is not Shared Direct; module vgpu_profile_info lists "
         "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (vSphere Client: Configure, Graphics) and restart the host.",
     ),
     (
-        ("vgpu", "profile", "insufficient resources", "no host", "no gpu", "could not find"),
-        "No host of the cluster has a GPU left for this vGPU profile; module vgpu_profile_info lists what can be placed. Free a GPU, use fewer nodes, or "
-        "choose a smaller profile.",
+        ("NoCompatibleHost", "NoCompatibleHostWithAccessToDevice", "VGpuNotSupported"),
+        ("for vgpu", "(pcipassthru", "no host is compatible"),
+        "No usable host of the cluster can place this vGPU profile; module vgpu_profile_info lists what can be placed. Check the hosts' GPUs and their "
+        "maintenance mode, free a GPU, use fewer nodes, or choose another profile.",
     ),
 )
+
+
+def _supports_proxies() -> bool:
+    """Whether pyvmomi passes all arguments to its own proxy connection; release 8.0.3.0.1 does not."""
+    port = inspect.signature(SoapAdapter.HTTPProxyConnection.__call__).parameters["port"]
+    return port.default is not inspect.Parameter.empty
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -16,15 +16,15 @@ from ..core.module import ArgumentSpec, BaseModule, merge_specs
 from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VARIABLES, VCenter, VCenterOptions, VSphereError
-from .openshift import OpenShift, find_failure_domain
+from .openshift import FailureDomain, OpenShift, find_failure_domain
 from .ova import OvaSource, Upload
 from .templates import MAX_NAME, TemplateRequest
 
 # The options have the names and the variables of vmware.vmware; `ca_cert` and `request_timeout` are this collection's.
 _TYPES: ArgumentSpec = {
     "hostname": {"type": "str"},
-    "username": {"type": "str", "aliases": ["user"]},
-    "password": {"type": "str", "aliases": ["pass"], "no_log": True},
+    "username": {"type": "str", "aliases": ["admin", "user"]},
+    "password": {"type": "str", "aliases": ["pass", "pwd"], "no_log": True},
     "port": {"type": "int"},
     "validate_certs": {"type": "bool", "default": True},
     "ca_cert": {"type": "path"},
@@ -38,7 +38,7 @@ CONNECTION: ArgumentSpec = {
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
 NAMESPACE: ArgumentSpec = {"namespace": {"type": "str", "default": "openshift-machine-api"}}
 # The option of modules that ask vCenter only why a virtual machine does not start.
-VCENTER: ArgumentSpec = {"vcenter": {"type": "dict", "options": CONNECTION}}
+VCENTER: ArgumentSpec = {"vcenter": {"type": "dict", "options": CONNECTION, "apply_defaults": True}}
 _TEMPLATE: ArgumentSpec = {
     "name": {"type": "str"},
     "profile": {"type": "str"},
@@ -95,9 +95,11 @@ class VSphereModule(ClusterModule):
     def center(self) -> VCenter:
         """The session with vCenter, which has not logged in yet. Without the option hostname, it is the vCenter of the cluster in `kubernetes`."""
         params = dict(self.params)
-        if not params["hostname"] and self.openshift is not None:
-            params["hostname"], port = self.openshift.vcenter()
-            params["port"] = params["port"] or port
+        if self.openshift is not None:
+            hostname, port = self.openshift.vcenter()
+            params["hostname"] = params["hostname"] or hostname
+            if params["hostname"] == hostname:
+                params["port"] = params["port"] or port
         return VCenter(VCenterOptions.from_params({**params, "port": params["port"] or 443}), self.user_agent)
 
     @functools.cached_property
@@ -141,6 +143,11 @@ class VSphereModule(ClusterModule):
             options.request_timeout,
         )
 
+    def downloads(self) -> ConnectionPools:
+        """The connections to the server of an OVA, which is not vCenter: the CA certificates of the system also apply, and the proxies in the environment."""
+        options = self.center.options
+        return ConnectionPools(validate_certs=options.validate_certs, ca_cert=options.ca_cert, add_system_cas=True)
+
     def requests(self) -> list[TemplateRequest]:
         """The declared templates, with the places of their failure domains. Raises InvalidOptions with all problems."""
         given = self.params["templates"]
@@ -169,24 +176,23 @@ class VSphereModule(ClusterModule):
 
     def _request(self, entry: t.Mapping[str, t.Any]) -> TemplateRequest:
         places = {name: entry[name] for name in (*_PLACES, "resource_pool")}
-        if not all(places[name] for name in _PLACES):
-            cluster = t.cast("OpenShift", self.openshift)
-            domain = find_failure_domain(cluster.failure_domains(), entry["failure_domain"])
-            if domain.server and domain.server.lower() != self.center.options.hostname.lower():
-                raise InvalidOptions(
-                    [
-                        f"failure_domain: {domain.name} is on vCenter {domain.server}, but hostname is {self.center.options.hostname}; set hostname"
-                    ]
-                )
-            places = {name: value or getattr(domain, name) for name, value in places.items()}
-            own = entry["folder"] if entry["folder"].startswith("/") else f"{domain.datacenter}/vm/{entry['folder']}"
-            if domain.folder and _names(domain.folder) == _names(own):
-                raise InvalidOptions(
-                    [
-                        f"folder: {entry['folder']} is the folder of the cluster's machines, in which OpenShift replaces templates with its own; set "
-                        "another folder"
-                    ]
-                )
+        if self.openshift is not None:
+            domains = self.openshift.failure_domains()
+            if entry["failure_domain"] or not all(places[name] for name in _PLACES):
+                domain = find_failure_domain(domains, entry["failure_domain"])
+                self._check_server(domain)
+                places = {name: value or getattr(domain, name) for name, value in places.items()}
+            own = self.openshift.infrastructure_name()
+            for domain in domains:
+                # Without a folder, the machines are in one with the name of the cluster (openshift/installer, pkg/asset/machines/vsphere).
+                machines = _folder_parts(domain.folder or own, domain.datacenter)
+                if machines == _folder_parts(entry["folder"], places["datacenter"]):
+                    raise InvalidOptions(
+                        [
+                            f"folder: {entry['folder']} is the folder of the cluster's machines, in which OpenShift replaces templates with its own; set "
+                            "another folder"
+                        ]
+                    )
         return TemplateRequest(
             name=entry["name"],
             profile=entry["profile"],
@@ -196,6 +202,14 @@ class VSphereModule(ClusterModule):
             source=self._source(entry),
             **places,
         )
+
+    def _check_server(self, domain: FailureDomain) -> None:
+        """Warn if the failure domain seems to be on another vCenter; a name may also be an alias of the same one."""
+        hostname = self.center.options.hostname
+        if domain.server and domain.server.lower() != hostname.lower():
+            self.warn(
+                f"Failure domain {domain.name} is on vCenter {domain.server}, but the run is connected to {hostname}."
+            )
 
     def _source(self, entry: t.Mapping[str, t.Any]) -> OvaSource:
         location = entry["url"] or entry["path"]
@@ -208,6 +222,12 @@ class VSphereModule(ClusterModule):
     @functools.cached_property
     def _release_source(self) -> OvaSource:
         return t.cast("OpenShift", self.openshift).source()
+
+
+def _folder_parts(folder: str, datacenter: str) -> list[str]:
+    """The parts of the inventory path of a folder of virtual machines, which may be given as a name below the folder `vm` of a data center."""
+    path = folder if folder.startswith("/") else f"{datacenter}/vm/{folder}"
+    return [part for part in path.split("/") if part]
 
 
 def start_failures(module: BaseModule, machines: t.Mapping[str, str]) -> list[str]:

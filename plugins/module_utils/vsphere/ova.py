@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-from ..core.errors import ConnectionProblem, InvalidOptions, ModuleFailure
+from ..core.errors import ConnectionProblem, InvalidOptions, ModuleFailure, ServiceError
 from ..core.http import HTTP_ERRORS, ConnectionPools, no_answer
 from ..core.messages import one_line
 from ..core.waits import WaitTimeout, wait_until
-from .client import PYVMOMI_IMPORT_ERROR, VCenter, VSphereError
+from .client import PYVMOMI_IMPORT_ERROR, VCenter, VSphereError, fault_error
 
 if PYVMOMI_IMPORT_ERROR is None:
     from pyVmomi import vim
@@ -191,7 +191,7 @@ def open_ova(source: OvaSource, pools: ConnectionPools, timeout: float) -> t.Ite
                     "GET", source.location, preload_content=False, retries=False, timeout=timeout, redirect=True
                 )
             except HTTP_ERRORS as error:
-                problem = no_answer(VSphereError, error, path=source.location)
+                problem = no_answer(_DownloadError, error, path=source.location)
                 raise OvaError(
                     f"The OVA cannot be read from {source.location}: {problem.message}. {problem.remedy}"
                 ) from error
@@ -336,9 +336,7 @@ def _ready(center: VCenter, lease: t.Any, name: str) -> t.Any:
         option="",
     )
     if item.get("state") == "error":
-        fault = item.get("error")
-        text = one_line(str(getattr(fault, "msg", "") or type(fault).__name__)).rstrip(".")
-        raise OvaError(f"vCenter cannot import {name}: {text}. Check the host, the datastore and its free space.")
+        raise OvaError(str(fault_error(item.get("error"), f"the import of {name}")))
     return item.get("info")
 
 
@@ -397,6 +395,15 @@ def _send(
             f"The upload of {member.name} failed: the ESXi host {host} answered with status {answer.status}. Check the host and the free space of its "
             "datastore, and run the playbook again."
         )
+
+
+class _DownloadError(ServiceError):
+    """The server of an OVA did not respond."""
+
+    address_setting = "the URL of the OVA"
+    timeout_setting = "request_timeout"
+    ca_setting = "ca_cert, in addition to the CA certificate of vCenter"
+    proxy_setting = "HTTPS_PROXY and NO_PROXY"
 
 
 class _UploadError(VSphereError):

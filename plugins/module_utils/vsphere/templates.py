@@ -240,8 +240,20 @@ def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence
             f"{request.label}: the default graphics type of {join_words(shared)} is not Shared Direct, so no machine with a vGPU starts there. Set it in "
             "the vSphere Client under Configure, Graphics."
         )
+    largest = max((_places(host, profile) for host in having), default=0)
+    if largest and request.count > largest:
+        yield (
+            f"{request.label}: count is {request.count}, but no host has GPUs for more than {largest} vGPUs of {profile.name}, so no machine starts. Use a "
+            "smaller count or profile."
+        )
     if not profile.placeable_hosts:
         yield f"{request.label}: no host can place {profile.name} at present. Machines start when a GPU is free."
+
+
+def _places(host: Host, profile: Profile) -> int:
+    """The maximum number of vGPUs of a profile on a host; 0 if it is unknown."""
+    gpus = [gpu for gpu in host.gpus if gpu.memory_gib == profile.gpu_memory_gib]
+    return len(gpus) * (profile.max_per_gpu or 0)
 
 
 def _folder_path(inventory: Inventory, datacenter: Item, folder: str) -> str:
@@ -404,7 +416,7 @@ class TemplatePlan:
             "sha256": request.source.sha256,
             "configuration": resolved.configuration.to_dict(),
             "removed": [template.path for template in (*self.unfinished, *self.collected)],
-            "superseded": [template.path for template in self.superseded],
+            "superseded": [template.path for template in self.superseded if template not in self.collected],
             "in_use": {path: users for path, users in self.used.items() if users},
         }
 

@@ -4,10 +4,17 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
+import ssl
+import threading
 from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere import templates
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.settings import set_extra_config
+from lab import pki
 from lab.vsphere import ova
 from tests.helpers.vsphere_modules import FOLDER, RELEASE, Site
 
@@ -159,6 +166,42 @@ def test_many_templates_are_validated_together_and_built_in_parallel(site: Site)
     assert len(site.machines()) == 4, result
     assert result["changed"], result
     assert not site.templates(*entries)["changed"]
+
+
+def test_settings_that_the_import_does_not_take_are_set_afterwards(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vCenter may ignore parts of the specification of an import."""
+
+    def only_the_fingerprint(spec: Any, fingerprint: templates.Fingerprint) -> None:
+        spec.instanceUuid = fingerprint.instance_uuid
+        set_extra_config(spec, {templates.FINGERPRINT_KEY: fingerprint.to_text()})
+
+    monkeypatch.setattr(templates, "configure", only_the_fingerprint)
+    path = site.template()["templates"]["vdi"]["path"]
+    (info,) = site.info()
+    assert info["drift"] == {}
+    assert site.machine(path)["profiles"] == ["grid_a100-10c", "grid_a100-10c"]
+    assert site.center.methods().count("ReconfigVM_Task") == 2
+
+
+def test_an_ova_on_a_server_with_a_certificate_of_the_system(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CA of vCenter has not signed the certificate of the server."""
+    folder = site.folder / "server"
+    folder.mkdir()
+    pki.create_authority(folder / "ca.crt", "Public CA", folder / "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.crt", folder / "server.key")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site.folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options: Object = {"path": None, "url": f"https://127.0.0.1:{server.server_address[1]}/{site.ova.name}"}
+        refused = site.template(**options)
+        monkeypatch.setenv("SSL_CERT_FILE", str(folder / "ca.crt"))
+        result = site.template(**options)
+        server.shutdown()
+    assert "in addition to the CA certificate of vCenter" in refused["msg"], refused
+    assert result["changed"], result
+    assert site.machines() == [result["templates"]["vdi"]["path"]]
 
 
 def test_profiles_of_the_hosts(site: Site) -> None:

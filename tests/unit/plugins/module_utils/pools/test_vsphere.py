@@ -52,8 +52,10 @@ def test_each_node_group_with_vgpus_has_a_template(pools: list[Document], templa
 
 
 @pytest.mark.parametrize("pools", [[], [{"name": "old"}], [{"name": "cloned", "nodes": {"template": "x", "count": 1}}]])
-def test_without_vgpus_there_is_no_plan_for_vcenter(pools: list[Document]) -> None:
-    assert planned(*pools, hostname="vc.example.com").vsphere is None
+def test_without_vgpus_the_plan_has_at_most_the_connection_to_vcenter(pools: list[Document]) -> None:
+    """Machines of other templates may not start either."""
+    assert planned(*pools).vsphere is None
+    assert planned(*pools, hostname="vc").vsphere == VspherePlan({"hostname": "vc"}, (), False)
 
 
 def test_other_clouds_have_no_plan_for_vcenter() -> None:

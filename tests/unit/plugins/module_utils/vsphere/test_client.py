@@ -25,7 +25,7 @@ PARAMS = {"hostname": "vc.example.com", "username": "automation@vsphere.local", 
 MEMORY = "reserve all its memory"
 MMIO = "Set vgpu.mmio_gib of the pool"
 GRAPHICS = "or the default graphics type of the hosts is not Shared Direct"
-FULL = "No host of the cluster has a GPU left"
+FULL = "No usable host of the cluster can place this vGPU profile"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,10 @@ def test_a_missing_privilege_is_named_with_its_object(fields: dict[str, t.Any], 
         # Other shortages are no shortage of GPUs.
         ("Insufficient disk space on datastore vsan-a.", ""),
         ("Insufficient memory", ""),
+        ("Insufficient resources to satisfy configured failover level for vSphere HA.", ""),
+        ("Could not find the file [vsan-a] a/a.vmdk", ""),
+        ("Virtual machine storage profile is not compliant.", ""),
+        ("This host does not support 64-bit guest operating systems.", ""),
         ("The operation is not allowed in the current state.", ""),
         ("", ""),
     ],
@@ -134,6 +138,10 @@ def test_the_reason_why_a_machine_does_not_start_has_a_remedy(reason: str, remed
     assert remedy in actual
     assert bool(actual) == bool(remedy)
     assert actual.endswith(".") or not actual
+
+
+def test_the_type_of_the_fault_decides_where_the_text_is_translated() -> None:
+    assert GRAPHICS in PowerOnFailure("vdi-0", "Ressourcen fehlen", "", "InsufficientGraphicsResourcesFault").remedy
 
 
 NEWEST = b"<namespace><name>urn:vim25</name><version>8.0.3.0</version>"

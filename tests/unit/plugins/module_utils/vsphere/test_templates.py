@@ -18,6 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.core.errors import Inval
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import Item
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import Inventory
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.ova import OvaSource
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.settings import set_extra_config
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.templates import (
     DATASTORE_PRIVILEGES,
     FINGERPRINT_KEY,
@@ -87,7 +88,8 @@ def machine(
     """What vCenter says of a machine that was built with this fingerprint; `changed` has properties with _ for each dot."""
     own = own or fingerprint()
     spec = vim.vm.ConfigSpec()
-    configure(spec, configuration, own)
+    configure(spec, dataclasses.replace(own, configuration=configuration.to_dict()))
+    set_extra_config(spec, {FINGERPRINT_KEY: own.to_text()})
     done = [vim.option.OptionValue(key=FINISHED_KEY, value=own.instance_uuid)] if finished else []
     values: Object = {
         "name": name,
@@ -236,7 +238,7 @@ def test_the_settings_are_added_to_those_of_the_descriptor() -> None:
     spec: t.Any = vim.vm.ConfigSpec(
         extraConfig=[kept, vim.option.OptionValue(key="pciPassthru.64bitMMIOSizeGB", value="32")], deviceChange=[disk]
     )
-    configure(spec, CONFIGURATION, fingerprint())
+    configure(spec, fingerprint())
     assert {each.key: each.value for each in spec.extraConfig} == {
         "disk.EnableUUID": "TRUE",
         "pciPassthru.use64bitMMIO": "TRUE",
