@@ -145,9 +145,10 @@ code:
   description:
     - The reason for the failure.
     - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or
-      has another checksum. V(connection) - no usable credentials, or pyvmomi is missing. V(unreachable) - vCenter does not respond. V(timeout) - see
-      O(wait_timeout). V(in_use) - a template that should be deleted is in use. V(mismatch) - vCenter has not stored all settings. V(partial) - some
-      templates could not be built. Otherwise, the HTTP status that corresponds to the fault of vCenter.
+      has another checksum. V(login) - vCenter does not accept the user name and the password. V(connection) - no usable credentials, or pyvmomi is missing.
+      V(unreachable) - vCenter does not respond. V(timeout) - see O(wait_timeout). V(in_use) - a template that should be deleted is in use. V(mismatch) -
+      vCenter has not stored all settings. V(partial) - some templates could not be built. V(wrong_cluster) - O(kubernetes) points to a different cluster.
+      V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status that corresponds to the fault of vCenter.
   returned: failure
   type: raw
   sample: ova
@@ -174,6 +175,7 @@ from ..module_utils.vsphere.templates import (
     Template,
     TemplateBuilder,
     TemplatePlan,
+    TemplateRequest,
     folders_named,
     is_deletable,
     own_templates,
@@ -200,35 +202,72 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
 
 def _build(module: VSphereModule) -> dict[str, t.Any]:
     """Compare the templates with the declarations, and make what is missing."""
-    center = module.center
     requests = module.requests()
-    inventory = Inventory.read(center)
-    resolved = resolve(inventory, requests)
-    for each in resolved:
-        for text in each.warnings:
-            module.warn(text)
-    openshift = module.openshift
-    cluster = openshift.infrastructure_name() if openshift else ""
-    templates = read_templates(center, {each.folder_path: each.folder.ref for each in resolved if each.folder})
+    inventory, plans = _plans(module, requests)
+    for plan in plans:
+        _warn(module, plan)
+    _warn_of_release(module, plans)
+    if problems := privilege_problems(module.center, inventory, plans):
+        raise InvalidOptions(problems, "The user of vCenter lacks privileges:")
+    if any(plan.changes for plan in plans) and not module.check_mode:
+        with _locked(module):
+            # Another run may have changed the templates while this run waited for the Lease.
+            inventory, plans = _plans(module, requests)
+            result = _result(module, plans)
+            _apply(
+                module,
+                TemplateBuilder(module.center, inventory, _owner(module), module.upload(), _timeout(module)),
+                plans,
+                result,
+            )
+            return result
+    return _result(module, plans)
 
+
+def _plans(module: VSphereModule, requests: t.Sequence[TemplateRequest]) -> tuple[Inventory, list[TemplatePlan]]:
+    """What to do for each template in the present state of vCenter."""
+    openshift = module.openshift
+    inventory = Inventory.read(module.center)
+    resolved = resolve(inventory, requests)
+    templates = read_templates(module.center, {each.folder_path: each.folder.ref for each in resolved if each.folder})
     used = functools.cache(openshift.templates_in_use) if openshift else dict
 
     def users_of(template: Template) -> list[str] | None:
         return openshift.users_of(used(), template) if openshift else None
 
-    plans = plan_templates(resolved, templates, cluster, users_of)
-    for plan in plans:
-        _warn(module, plan)
-    if problems := privilege_problems(center, inventory, plans):
-        raise InvalidOptions(problems, "The user of vCenter lacks privileges:")
-    changed = any(plan.changes for plan in plans)
-    results = {plan.resolved.request.name: plan.to_result() for plan in plans}
-    result = {"changed": changed, "templates": results, "vcenter": _address(module), "diff": _diff(plans)}
-    if changed and not module.check_mode:
-        with module.lease() if openshift else contextlib.nullcontext():
-            builder = TemplateBuilder(center, inventory, cluster, module.upload(), module.params["wait_timeout"])
-            _apply(module, builder, plans, results, result)
-    return result
+    return inventory, plan_templates(resolved, templates, _owner(module), users_of)
+
+
+def _result(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
+    return {
+        "changed": any(plan.changes for plan in plans),
+        "templates": {plan.resolved.request.name: plan.to_result() for plan in plans},
+        "vcenter": _address(module),
+        "diff": _diff(plans),
+    }
+
+
+def _owner(module: VSphereModule) -> str:
+    """The cluster that the templates belong to; empty without the option `kubernetes`."""
+    return module.openshift.owner() if module.openshift else ""
+
+
+def _timeout(module: VSphereModule) -> float:
+    return float(module.params["wait_timeout"])
+
+
+@contextlib.contextmanager
+def _locked(module: VSphereModule) -> t.Iterator[None]:
+    """Hold the Lease of the cluster, and check before each change that this run still holds it."""
+    if module.openshift is None:
+        yield
+        return
+    with module.lease() as lease:
+        module.center.before_change = lease.check
+        try:
+            yield
+        finally:
+            module.center.before_change = None
 
 
 def _address(module: VSphereModule) -> dict[str, t.Any]:
@@ -247,6 +286,8 @@ def _users_of(module: VSphereModule) -> t.Callable[[Template], list[str]]:
 
 def _warn(module: VSphereModule, plan: TemplatePlan) -> None:
     name = plan.resolved.request.name
+    for text in plan.resolved.warnings:
+        module.warn(text)
     for template in plan.superseded:
         if template.drift and plan.current is None:
             fields = "; ".join(
@@ -257,6 +298,21 @@ def _warn(module: VSphereModule, plan: TemplatePlan) -> None:
             module.warn(
                 f"Template {name}: {template.path} is superseded but is kept, because it is no template anymore or has a snapshot. Delete it in vCenter "
                 "if it is not needed."
+            )
+
+
+def _warn_of_release(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> None:
+    """Warn if a declared OVA is not that of the cluster's release, because nothing else shows that it has become old."""
+    declared = [plan for plan in plans if not plan.resolved.request.source.release]
+    if module.openshift is None or not declared:
+        return
+    release = module.openshift.source().release
+    for plan in declared:
+        recorded = plan.current.fingerprint.release if plan.current and plan.current.fingerprint else ""
+        if recorded and recorded != release:
+            module.warn(
+                f"Template {plan.resolved.request.name}: its OVA is RHCOS {recorded}, but the boot image of the cluster's release is {release}. Declare the "
+                "URL and the checksum of that OVA; ConfigMap coreos-bootimages contains them."
             )
 
 
@@ -279,12 +335,19 @@ def _apply(
     module: VSphereModule,
     builder: TemplateBuilder,
     plans: t.Sequence[TemplatePlan],
-    results: dict[str, t.Any],
     result: dict[str, t.Any],
 ) -> None:
+    results = result["templates"]
     for plan in plans:
-        for template in (*plan.unfinished, *plan.collected):
+        for template in plan.unfinished:
             builder.delete(template)
+        for template in plan.collected:
+            # A MachineSet may have been created since the plan; every other run waits for the Lease.
+            if users := _users_of(module)(template):
+                module.warn(f"{template.path} is kept, because {join_words(users)} uses it now.")
+                results[plan.resolved.request.name]["removed"].remove(template.path)
+            else:
+                builder.delete(template)
         if plan.current is not None and not plan.current.is_template:
             builder.mark(plan.current)
     new = [plan for plan in plans if plan.current is None]
@@ -317,55 +380,61 @@ def _import(module: VSphereModule, builder: TemplateBuilder, plan: TemplatePlan,
     def on_progress(done: int, total: int) -> None:
         module.progress.report(f"{name}: {done >> 20} of {total >> 20} MiB uploaded")
 
-    module.progress.report(f"{name}: importing {source.location}")
+    module.progress.report(f"{name}: importing {source.shown}")
     with open_ova(source, module.downloads(), module.center.options.request_timeout) as ova:
         return builder.build(plan, folder, ova, on_progress)
 
 
 def _delete(module: VSphereModule) -> dict[str, t.Any]:
     """Delete the templates of all names, unless one is in use."""
-    users_of = _users_of(module)
-    center, params = module.center, module.params
-    entries = [params] if params["templates"] is None else params["templates"]
-    inventory = Inventory.read(center)
-    folders = {path: ref for entry in entries for path, ref in folders_named(inventory, entry["folder"]).items()}
-    cluster = t.cast("t.Any", module.openshift).infrastructure_name()
-    templates = read_templates(center, folders)
-    own = {entry["name"]: own_templates(templates, cluster, entry["name"]) for entry in entries}
-    used = {template.path: users_of(template) for each in own.values() for template in each}
-    if in_use := [f"{path} ({', '.join(users)})" for path, users in used.items() if users]:
-        raise TemplateInUse(
-            f"{join_words(in_use)}: in use. Delete these MachineSets first, or have them use another template. Nothing was deleted."
-        )
-    kept = [
-        template for each in own.values() for template in each if not (is_deletable(template) or template.is_unfinished)
-    ]
-    for template in kept:
-        module.warn(
-            f"{template.path} is kept, because it is no template anymore or has a snapshot. Delete it in vCenter if it is not needed."
-        )
-    removed = {name: [template for template in each if template not in kept] for name, each in own.items()}
+    removed = _deletable(module)
+    before = {template.path: dict(template.actual) for each in removed.values() for template in each}
+    if before:
+        center = module.center.options.hostname
+        module.require_confirmation(f"This deletes from vCenter {center}: {abbreviate(sorted(before))}.")
+    if before and not module.check_mode:
+        with _locked(module):
+            # Another run may have changed the templates, or used one, while this run waited for the Lease.
+            removed = _deletable(module)
+            builder = TemplateBuilder(module.center, None, _owner(module), module.upload(), _timeout(module))
+            for template in (template for each in removed.values() for template in each):
+                _refuse_if_used(_users_of(module), [template])
+                builder.delete(template)
     results = {
         name: {"action": "delete" if each else "none", "removed": [template.path for template in each]}
         for name, each in removed.items()
     }
-    before = {template.path: dict(template.actual) for each in removed.values() for template in each}
-    if before:
-        module.require_confirmation(
-            f"This deletes from vCenter {center.options.hostname}: {abbreviate(sorted(before))}."
+    diff = diff_of(before, {}, "templates")
+    return {"changed": bool(before), "templates": results, "vcenter": _address(module), "diff": diff}
+
+
+def _deletable(module: VSphereModule) -> dict[str, list[Template]]:
+    """The templates to delete by the name in the options. Raises TemplateInUse if one of them is in use."""
+    users_of = _users_of(module)
+    entries = [module.params] if module.params["templates"] is None else module.params["templates"]
+    inventory = Inventory.read(module.center)
+    folders = {path: ref for entry in entries for path, ref in folders_named(inventory, entry["folder"]).items()}
+    templates = read_templates(module.center, folders)
+    own = {entry["name"]: own_templates(templates, _owner(module), entry["name"]) for entry in entries}
+    _refuse_if_used(users_of, [template for each in own.values() for template in each])
+    deletable: dict[str, list[Template]] = {name: [] for name in own}
+    for name, each in own.items():
+        for template in each:
+            if is_deletable(template) or template.is_unfinished:
+                deletable[name].append(template)
+            else:
+                module.warn(
+                    f"{template.path} is kept, because it is no template anymore or has a snapshot. Delete it in vCenter if it is not needed."
+                )
+    return deletable
+
+
+def _refuse_if_used(users_of: t.Callable[[Template], list[str]], templates: t.Iterable[Template]) -> None:
+    used = [f"{template.path} ({', '.join(users)})" for template in templates if (users := users_of(template))]
+    if used:
+        raise TemplateInUse(
+            f"{join_words(used)}: in use. Delete these MachineSets first, or have them use another template. The template was not deleted."
         )
-    if before and not module.check_mode:
-        with module.lease():
-            builder = TemplateBuilder(center, inventory, cluster, module.upload(), params["wait_timeout"])
-            for each in removed.values():
-                for template in each:
-                    builder.delete(template)
-    return {
-        "changed": bool(before),
-        "templates": results,
-        "vcenter": _address(module),
-        "diff": diff_of(before, {}, "templates"),
-    }
 
 
 def main() -> None:

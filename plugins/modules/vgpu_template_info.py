@@ -66,7 +66,11 @@ templates:
     path: {description: Inventory path., type: str, returned: always, sample: /DC1/vm/accel-gpu/vdi-a-418.94.202501221327-0-3fa0c1}
     instance_uuid: {description: Instance UUID., type: str, returned: always, sample: 5028c1a2-8f0e-4f3b-9a52-0c7d6a1f4b11}
     declared_name: {description: Name in the options of M(accel.gpu.vgpu_template)., type: str, returned: always, sample: vdi-a}
-    cluster: {description: Infrastructure name of the cluster for which it was built; empty if there was none., type: str, returned: always, sample: prod-7x2kd}
+    cluster:
+      description: Infrastructure name and UID of the cluster for which it was built; empty if there was none.
+      type: str
+      returned: always
+      sample: prod-7x2kd/0a173c51-38b6-4a3d-8b52-b969ac94216f
     finished: {description: Whether the import was completed., type: bool, returned: always, sample: true}
     release: {description: Release of RHCOS., type: str, returned: always, sample: 418.94.202501221327-0}
     sha256:
@@ -147,6 +151,7 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
     ]
     used = openshift.templates_in_use() if openshift else {}
     release = openshift.source().release if openshift else ""
+    owner = openshift.owner() if openshift else ""
     clones = clones_of(module.center) if params["clones"] and templates else {}
     results = []
     for template in templates:
@@ -157,7 +162,7 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
             "cluster": fingerprint.cluster if fingerprint else "",
             "finished": template.finished,
         }
-        if openshift and result["cluster"] == openshift.infrastructure_name():
+        if openshift and result["cluster"] == owner:
             result["used_by"] = openshift.users_of(used, template)
             result["cluster_release"] = release
             result["behind"] = result["release"] != release

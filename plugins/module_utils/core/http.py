@@ -267,6 +267,11 @@ def retry_after(value: str | None) -> float | None:
         return None
 
 
+def only_redirects(limit: int) -> t.Any:
+    """The argument `retries` of urllib3 for a request that follows up to `limit` redirects, and is not repeated for any other reason."""
+    return urllib3.Retry(total=None, connect=0, read=0, redirect=limit, status=0, other=0)
+
+
 def with_query(url: str, query: t.Mapping[str, t.Any] | None) -> str:
     """The URL with the parameters that are not None."""
     given = {

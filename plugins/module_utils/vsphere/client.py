@@ -20,6 +20,7 @@ from xml.parsers import expat
 from ..core.errors import (
     BROKEN,
     REFUSED,
+    SERVER_FAILURES,
     TIMEOUT,
     TLS,
     ConnectionProblem,
@@ -67,6 +68,12 @@ class VSphereError(ServiceError):
         """`fault` is the name of the fault's type, such as NoPermission; `path` is the operation."""
         super().__init__(message, **fields)
         self.fault = fault
+
+
+class RejectedLogin(ConnectionProblem):
+    """vCenter does not accept the user name and the password. No caller tries again, because vCenter locks accounts."""
+
+    code = "login"
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,8 @@ class VCenter:
             raise missing_library("pyvmomi>=8.0.3.0.1", "A connection to vCenter")
         self.options, self._agent = options, agent
         self._instance: t.Any = None
+        # Called before each change, for example to check that the run still holds the Lease of its cluster.
+        self.before_change: t.Callable[[], object] | None = None
         self._logged_in = False
         self.has_written = False
 
@@ -194,6 +203,12 @@ class VCenter:
             answer = options.pools().for_url(url).request("GET", url, timeout=options.request_timeout, retries=False)
         except HTTP_ERRORS as error:
             raise self._explained(no_answer(VSphereError, error, method="GET", path=url)) from error
+        if answer.status in SERVER_FAILURES:
+            raise VSphereError(
+                f"vCenter {options.address} is not available (status {answer.status}). Try again later.",
+                status=answer.status,
+                path=url,
+            )
         known = VmomiSupport.GetServiceVersions("vim25")
         supported = supported_versions(answer.data) if answer.status == 200 else set()
         newest = next((version for version in known if VmomiSupport.versionIdMap[version] in supported), None)
@@ -217,7 +232,7 @@ class VCenter:
             if error.fault != "InvalidLogin":
                 raise
             # Not repeated, because vCenter locks accounts after a few failed logins.
-            raise ConnectionProblem(
+            raise RejectedLogin(
                 f"vCenter {options.address} does not accept the user name and the password of {options.username}. Check username and password; "
                 "user names contain a domain, such as automation@vsphere.local."
             ) from error
@@ -247,6 +262,8 @@ class VCenter:
 
     def change(self, operation: str, function: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
         """Call a method that changes something."""
+        if self.before_change is not None:
+            self.before_change()
         return self.call(operation, function, *args, writes=True)
 
     def _convert(self, operation: str, function: t.Callable[..., t.Any], *args: t.Any) -> t.Any:

@@ -12,7 +12,9 @@ from ansible.module_utils.basic import env_fallback
 
 from ..core.errors import InvalidOptions, ModuleFailure, ServiceError
 from ..core.http import ConnectionPools
+from ..core.messages import quote
 from ..core.module import ArgumentSpec, BaseModule, merge_specs
+from ..core.values import get_nested
 from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VARIABLES, VCenter, VCenterOptions, VSphereError
@@ -236,10 +238,13 @@ def start_failures(module: BaseModule, machines: t.Mapping[str, str]) -> list[st
     machines: their names and vCenters.
     """
     given = {name: value for name, value in (module.params["vcenter"] or {}).items() if value is not None}
-    options = {"hostname": next(iter(machines.values())), "port": 443, **given}
-    if not options.get("username"):
+    declared = get_nested(module.params["gpu_cluster"], "cloud", "machineset", "vsphere") or {}
+    names = {name: value for name, value in declared.items() if name in CONNECTION and value is not None}
+    options = {"port": 443, **given, **names}
+    # The password must not be sent to a server that only a Machine names, because others may create Machines.
+    if not options.get("username") or not options.get("hostname"):
         return [
-            "Set the connection to vCenter (option vcenter, or gpu_cluster.cloud.machineset.vsphere), so that its reason is shown here."
+            "Set the host name, the user and the password of vCenter (option vcenter, or the variables VMWARE_*), so that its reason is shown here."
         ]
     try:
         center = VCenter(VCenterOptions.from_params(options), module.user_agent)
@@ -274,6 +279,8 @@ def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Ite
     missing = [place for place in _PLACES if not entry[place]]
     if missing and not has_cluster:
         yield f"{', '.join(missing)}: not set; set them, or set kubernetes, so that the failure domain is read from the cluster"
+    if any(part in (".", "..") or not part.strip() for part in entry["folder"].strip("/").split("/")):
+        yield f"folder: {quote(entry['folder'])} contains an empty part, a dot or two dots; use names with one slash between them"
     if entry["url"] and entry["path"]:
         yield "url and path: are mutually exclusive"
     if entry["url"] and not entry["url"].startswith(("https://", "http://")):

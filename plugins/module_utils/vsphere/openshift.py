@@ -14,6 +14,7 @@ from ..core.errors import InvalidOptions
 from ..core.messages import join_words, quote
 from ..core.values import Object, get_nested
 from ..kube.fields import name_of
+from ..kube.lease import read_uid
 from .ova import OvaSource
 
 if t.TYPE_CHECKING:
@@ -70,6 +71,17 @@ class OpenShift:
         """The unique name of the cluster, with which the names of its machines begin."""
         return str(get_nested(self.infrastructure(), "status", "infrastructureName") or "")
 
+    def owner(self) -> str:
+        """The identity of the cluster in the fingerprints of its templates: a copy of a cluster has the same name, but its kube-system has another UID."""
+        uid = read_uid(self._client)
+        if not uid:
+            raise InvalidOptions(
+                [
+                    "kubernetes: the user may not read the namespace kube-system, whose UID identifies the owner of templates; allow get on it"
+                ]
+            )
+        return f"{self.infrastructure_name()}/{uid}"
+
     def vcenter(self) -> tuple[str, int | None]:
         """The host name and the port of the cluster's vCenter; an empty name if it has several."""
         centers = get_nested(self.infrastructure(), "spec", "platformSpec", "vsphere", "vcenters") or ()
@@ -99,12 +111,17 @@ class OpenShift:
                 template = template_of(item)
                 if not template or (kind == "Machine" and get_nested(item, "status", "phase") in _CLONED):
                     continue
-                users.setdefault(template.rpartition("/")[2], []).append(f"{kind} {name_of(item)}")
+                users.setdefault(_key_of(template.rpartition("/")[2]), []).append(f"{kind} {name_of(item)}")
         return users
 
     def users_of(self, used: t.Mapping[str, list[str]], template: Template) -> list[str]:
         """Who uses a template. The machine controller finds templates by name, by path, or by instance UUID."""
-        return [*used.get(template.name, ()), *used.get(template.instance_uuid, ())]
+        return [*used.get(template.name, ()), *used.get(template.instance_uuid.lower(), ())]
+
+
+def _key_of(name: str) -> str:
+    """A name; a UUID, by which the machine controller also finds templates, is the same in capitals."""
+    return name.lower() if re.fullmatch(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", name) else name
 
 
 def template_of(item: Object) -> str:
@@ -141,7 +158,11 @@ def find_failure_domain(domains: t.Sequence[FailureDomain], name: str | None) ->
     if name is None and len(domains) == 1:
         return domains[0]
     if name is None:
-        remedy = "set one of them" if domains else "set datacenter, cluster, datastore and network"
+        remedy = (
+            "set one of them (nodes.zones of the pool)"
+            if domains
+            else "add a failure domain to it (oc edit infrastructure cluster), or set datacenter, cluster, datastore and network of the module"
+        )
         raise InvalidOptions([f"failure_domain: is not set, and the cluster has {len(domains)} ({names}); {remedy}"])
     in_zone = [domain for domain in domains if domain.zone == name]
     domain = next((domain for domain in domains if domain.name == name), in_zone[0] if len(in_zone) == 1 else None)

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+from ..catalog.secrets import without_user_info
 from ..core.errors import ConnectionProblem, InvalidOptions, ModuleFailure, ServiceError
-from ..core.http import HTTP_ERRORS, ConnectionPools, no_answer
+from ..core.http import HTTP_ERRORS, ConnectionPools, no_answer, only_redirects
 from ..core.messages import one_line
 from ..core.waits import WaitTimeout, wait_until
 from .client import PYVMOMI_IMPORT_ERROR, VCenter, VSphereError, fault_error
@@ -28,6 +29,7 @@ if PYVMOMI_IMPORT_ERROR is None:
     from pyVmomi import vim
 
 BLOCK = 1 << 20
+_REDIRECTS = 5
 # The machine controller refuses templates with an older hardware version (openshift/machine-api-operator, pkg/controller/vsphere/reconciler.go).
 MIN_HARDWARE = 15
 _MAX_DESCRIPTOR = 4 << 20
@@ -51,6 +53,11 @@ class OvaSource:
     location: str
     sha256: str
     release: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The location without credentials, which can be before the host or in the query."""
+        return without_user_info(self.location).partition("?")[0]
 
     @property
     def is_url(self) -> bool:
@@ -176,7 +183,7 @@ class OpenOva:
         self.source, self.stream, self.members = source, stream, TarStream(stream)
         member = self.members.next()
         if member is None or not member.name.endswith(".ovf") or member.size > _MAX_DESCRIPTOR:
-            raise OvaError(f"The first file of {source.location} is not an OVF descriptor, so it is not an OVA.")
+            raise OvaError(f"The first file of {source.shown} is not an OVF descriptor, so it is not an OVA.")
         self.descriptor = parse_descriptor(stream.exactly(member.size).decode(errors="replace"))
         self.members._left = 0
 
@@ -188,25 +195,25 @@ def open_ova(source: OvaSource, pools: ConnectionPools, timeout: float) -> t.Ite
         if source.is_url:
             try:
                 answer = pools.for_url(source.location).request(
-                    "GET", source.location, preload_content=False, retries=False, timeout=timeout, redirect=True
+                    "GET", source.location, preload_content=False, retries=only_redirects(_REDIRECTS), timeout=timeout
                 )
             except HTTP_ERRORS as error:
                 problem = no_answer(_DownloadError, error, path=source.location)
                 raise OvaError(
-                    f"The OVA cannot be read from {source.location}: {problem.message}. {problem.remedy}"
+                    f"The OVA cannot be read from {source.shown}: {problem.message}. {problem.remedy}"
                 ) from error
             stack.callback(answer.release_conn)
             stack.callback(answer.close)
             if answer.status != 200:
                 raise OvaError(
-                    f"The OVA cannot be read: {source.location} answered with status {answer.status}. Check the URL."
+                    f"The OVA cannot be read: {source.shown} answered with status {answer.status}. Check the URL."
                 )
             read = _download(answer, source.location)
         else:
             try:
                 file = stack.enter_context(open(source.location, "rb", buffering=0))
             except OSError as error:
-                raise InvalidOptions([f"ova: the file {source.location} cannot be read: {error.strerror}"]) from error
+                raise InvalidOptions([f"ova: the file {source.shown} cannot be read: {error.strerror}"]) from error
             read = file.read
         stream = HashedStream(read)
         stack.callback(stream.stop)
@@ -279,7 +286,7 @@ def import_ova(
     )
     if created.error:
         texts = "; ".join(one_line(str(each.msg)) for each in created.error)
-        raise OvaError(f"vCenter does not accept the OVA {ova.source.location}: {texts}.")
+        raise OvaError(f"vCenter does not accept the OVA {ova.source.shown}: {texts}.")
     configure(created.importSpec.configSpec)
     lease = center.change("ImportVApp", target.resource_pool.ImportVApp, created.importSpec, target.folder, target.host)
     info = None
@@ -287,19 +294,19 @@ def import_ova(
         info = _ready(center, lease, name)
         _send_disks(center, lease, info, created.fileItem, ova, upload, on_progress)
         actual = ova.stream.finish()
-        if ova.source.sha256 and actual != ova.source.sha256:
+        if actual != ova.source.sha256:
             raise OvaError(
-                f"The SHA-256 of {ova.source.location} is {actual}, not {ova.source.sha256}: the file is damaged, or not the one that was declared."
+                f"The SHA-256 of {ova.source.shown} is {actual}, not {ova.source.sha256}: the file is damaged, or not the one that was declared."
             )
         _complete(center, lease, name)
     except BaseException:
         with contextlib.suppress(VSphereError):
-            center.change("HttpNfcLeaseAbort", lease.Abort)
+            center.call("HttpNfcLeaseAbort", lease.Abort)
         # The import may have ended with its session, which does not remove the virtual machine.
         with contextlib.suppress(VSphereError, WaitTimeout):
             if info is not None:
                 center.wait_task(
-                    center.change("Destroy_Task", info.entity.Destroy_Task), f"the removal of {name}", _REMOVAL_SECONDS
+                    center.call("Destroy_Task", info.entity.Destroy_Task), f"the removal of {name}", _REMOVAL_SECONDS
                 )
         raise
     return info.entity
@@ -363,7 +370,7 @@ def _send_disks(
                 _send(upload.pools_for(device.sslThumbprint), method, url, ova, member, keeper, upload.timeout)
     if items:
         raise OvaError(
-            f"The OVA {ova.source.location} does not contain {', '.join(sorted(items))}, which its descriptor names."
+            f"The OVA {ova.source.shown} does not contain {', '.join(sorted(items))}, which its descriptor names."
         )
 
 

@@ -39,6 +39,8 @@ if PYVMOMI_IMPORT_ERROR is None:
 FINGERPRINT_KEY = "accel-gpu.template"
 # Set once the import is complete; its value is the template's instance UUID. Without it, the virtual machine is the rest of a run that was killed.
 FINISHED_KEY = "accel-gpu.template-finished"
+# ESXi writes this key when a virtual machine is started for the first time, and keeps it.
+_STARTED_KEY = "sched.swap.derivedName"
 # The maximum length of the name of a virtual machine in vCenter.
 MAX_NAME = 80
 _PROPERTIES = {
@@ -103,6 +105,15 @@ class Fingerprint:
         names = ("cluster", "name", "release", "sha256", "uuid")
         texts = [values.get(name) for name in names]
         if not all(isinstance(text, str) for text in texts):
+            return None
+        plain = (
+            *texts,
+            *values["configuration"],
+            *(each for each in values["configuration"].values() if isinstance(each, str)),
+        )
+        if not all(isinstance(text, str) and text.isprintable() for text in plain):
+            return None
+        if not all(isinstance(each, (str, int)) for each in values["configuration"].values()):
             return None
         cluster, name, release, sha256, instance_uuid = t.cast("list[str]", texts)
         return cls(cluster, name, release, sha256, values["configuration"], instance_uuid)
@@ -278,6 +289,7 @@ class Template:
     is_template: bool
     powered_on: bool
     has_snapshot: bool
+    was_started: bool
     instance_uuid: str
     actual: t.Mapping[str, t.Any]
     fingerprint: Fingerprint | None
@@ -338,6 +350,7 @@ def _template(item: Item, folder: str) -> Template:
         bool(item.get("config.template")),
         str(item.get("runtime.powerState")) == "poweredOn",
         item.get("snapshot") is not None,
+        bool(extra.get(_STARTED_KEY)),
         instance_uuid,
         read_settings(item),
         Fingerprint.from_text(extra.get(FINGERPRINT_KEY, "")),
@@ -486,6 +499,8 @@ def _is_current(template: Template, resolved: Resolved) -> bool:
         and (fingerprint.sha256, _digest(fingerprint.configuration)) == resolved.key
         and not template.drift.keys() - {"template"}
         and not template.powered_on
+        and not template.has_snapshot
+        and not template.was_started
     )
 
 
@@ -552,7 +567,7 @@ class TemplateBuilder:
     """Makes the changes of plans. Several threads may build templates at the same time."""
 
     def __init__(
-        self, center: VCenter, inventory: Inventory, cluster: str, upload: Upload, wait_timeout: float
+        self, center: VCenter, inventory: Inventory | None, cluster: str, upload: Upload, wait_timeout: float
     ) -> None:
         """Store the arguments. `cluster` is recorded as the owner of new templates."""
         self._center, self._inventory, self._cluster = center, inventory, cluster
@@ -560,6 +575,8 @@ class TemplateBuilder:
 
     def make_folder(self, path: str) -> t.Any:
         """The reference of a folder, which is created, with the folders above it, if it does not exist."""
+        if self._inventory is None:
+            raise ValueError("a folder is created only with the inventory")
         nearest = _nearest_folder(self._inventory, path)
         ref, rest = nearest.ref, path[len(self._inventory.path(nearest)) :].strip("/")
         for name in filter(None, rest.split("/")):
@@ -582,7 +599,7 @@ class TemplateBuilder:
         descriptor = ova.descriptor
         if descriptor.hardware < MIN_HARDWARE:
             raise OvaError(
-                f"{source.location} has hardware version {descriptor.hardware}. OpenShift's machine controller clones only version {MIN_HARDWARE} or "
+                f"{source.shown} has hardware version {descriptor.hardware}. OpenShift's machine controller clones only version {MIN_HARDWARE} or "
                 "newer. Use the OVA of a newer release."
             )
         release = descriptor.release or source.release

@@ -76,7 +76,7 @@ def test_an_ova_with_an_old_hardware_version_is_refused_before_anything_is_creat
 
 def test_wrong_credentials_and_addresses(site: Site) -> None:
     cases: list[tuple[dict[str, Any], str, str]] = [
-        ({"password": "wrong"}, "connection", "does not accept the user name and the password"),
+        ({"password": "wrong"}, "login", "does not accept the user name and the password"),
         ({"port": 1}, "unreachable", "Nothing listens there"),
         ({"hostname": ""}, "connection", "VMWARE_HOST"),
         ({"ca_cert": str(site.ova)}, "unreachable", "no certificate or crl found"),

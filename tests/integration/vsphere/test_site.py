@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,25 +66,18 @@ def templates(lab: Lab) -> list[str]:
     return sorted(path.rpartition("/")[2] for path in paths)
 
 
+def machine_sets(lab: Lab) -> list[Object]:
+    """The MachineSets with GPUs."""
+    words = ("get", "machinesets", "-n", "openshift-machine-api", "-l", "accel.gpu/nodegroup", "-o", "json")
+    items: list[Object] = json.loads(run("kubectl", *words, env=lab.env))["items"]
+    return items
+
+
 def named_templates(lab: Lab) -> dict[str, str]:
     """The template of each MachineSet with GPUs."""
-    sets = json.loads(
-        run(
-            "kubectl",
-            "get",
-            "machinesets",
-            "-n",
-            "openshift-machine-api",
-            "-l",
-            "accel.gpu/nodegroup",
-            "-o",
-            "json",
-            env=lab.env,
-        )
-    )
     return {
         item["metadata"]["name"]: item["spec"]["template"]["spec"]["providerSpec"]["value"]["template"]
-        for item in sets["items"]
+        for item in machine_sets(lab)
     }
 
 
@@ -238,4 +232,45 @@ def test_a_machine_that_vcenter_does_not_start_says_why(lab: Lab, case: str) -> 
     assert remedy in str(info["nodegroups"]["broken"]["problems"]), info
     assert lab.env["LAB_VSPHERE_PASSWORD"] not in json.dumps(info)
     without = run_module(machineset_info.main, {"kubeconfig": lab.env["KUBECONFIG"], "names": ["broken"]})
-    assert "Set the connection to vCenter" in str(without["nodegroups"]["broken"]["problems"])
+    assert "Set the host name, the user and the password of vCenter" in str(without["nodegroups"]["broken"]["problems"])
+
+
+def test_a_run_that_waits_for_another_one_plans_again(lab: Lab, tmp_path: Path) -> None:
+    """The other run builds the same template meanwhile, and a MachineSet begins to use one that should be deleted."""
+    sited(lab)
+    options = {**connection(lab), "kubernetes": {"kubeconfig": lab.env["KUBECONFIG"]}, "name": "raced"}
+    build_options = {**options, "failure_domain": "zone-a", "profile": "grid_a100-10c"}
+    lock = vgpu_template._locked
+    built: list[Object] = []
+
+    @contextlib.contextmanager
+    def after_another_run(module: Any) -> Iterator[None]:
+        vgpu_template._locked = lock
+        built.append(run_module(vgpu_template.main, build_options))
+        with lock(module):
+            yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vgpu_template, "_locked", after_another_run)
+        result = run_module(vgpu_template.main, build_options)
+    path = built[0]["templates"]["raced"]["path"]
+    assert (result["changed"], result["templates"]["raced"]["path"]) == (False, path), result
+    assert [name for name in templates(lab) if name.startswith("raced")] == [path.rpartition("/")[2]]
+
+    @contextlib.contextmanager
+    def after_a_new_user(module: Any) -> Iterator[None]:
+        (machine_set,) = [item for item in machine_sets(lab) if item["metadata"]["name"] == "desktops-zone-a"]
+        new = {**machine_set, "metadata": {"name": "user", "namespace": machine_set["metadata"]["namespace"]}}
+        new["spec"]["replicas"] = 0
+        new["spec"]["template"]["spec"]["providerSpec"]["value"]["template"] = path
+        file = tmp_path / "machineset.json"
+        file.write_text(json.dumps(new))
+        run("kubectl", "create", "-f", file, env=lab.env)
+        with lock(module):
+            yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vgpu_template, "_locked", after_a_new_user)
+        refused = run_module(vgpu_template.main, {**options, "state": "absent", "confirm": [lab.name]})
+    assert refused["code"] == "in_use", refused
+    assert path.rpartition("/")[2] in templates(lab)

@@ -186,15 +186,10 @@ def test_with_all_places_no_failure_domain_is_read() -> None:
         (
             [],
             {},
-            "failure_domain: is not set, and the cluster has 0 (none); set datacenter, cluster, datastore and network",
+            "failure_domain: is not set, and the cluster has 0 (none); add a failure domain to it",
         ),
         ([domain("a"), domain("b")], {}, "failure_domain: is not set, and the cluster has 2 (a, b); set one of them"),
         ([domain("a")], {"failure_domain": "c"}, 'failure_domain: "c" is not in the Infrastructure object; known: a'),
-        (
-            [{**domain("a"), "server": "vc2.example.com"}],
-            {},
-            "failure_domain: a is on vCenter vc2.example.com, but hostname is vc.example.com; set hostname",
-        ),
         # The folder of the cluster's machines.
         (
             [domain("a", folder="/DC1/vm/prod")],
@@ -203,7 +198,12 @@ def test_with_all_places_no_failure_domain_is_read() -> None:
         ),
         ([domain("a", folder="/DC1/vm/prod/")], {"folder": "/DC1/vm/prod"}, "folder: /DC1/vm/prod is the folder of"),
         ([domain("a", folder="/DC1/vm/prod")], {"folder": "/DC1/vm/prod/"}, "folder: /DC1/vm/prod/ is the folder of"),
-        ([domain("a", folder="/DC1/vm/a/b")], {"folder": "a//b"}, "folder: a//b is the folder of"),
+        ([domain("a", folder="/DC1/vm/a/b")], {"folder": "a//b"}, 'folder: "a//b" contains an empty part'),
+        (
+            [domain("a", folder="/DC1/vm/b")],
+            {"folder": "a/../b"},
+            'folder: "a/../b" contains an empty part, a dot or two dots',
+        ),
     ],
 )
 def test_a_template_that_does_not_fit_the_cluster(domains: list[Object], changed: Object, message: str) -> None:
@@ -291,14 +291,13 @@ def test_certificates_of_hosts_are_pinned_unless_a_ca_is_given(options: Object, 
 @pytest.mark.parametrize(
     ("vcenter", "message"),
     [
+        (None, "Set the host name, the user and the password of vCenter"),
+        ({}, "Set the host name, the user and the password of vCenter"),
+        ({"hostname": "vc", "username": None}, "Set the host name, the user and the password of vCenter"),
+        # Anybody who may create Machines chooses the server that they name.
+        ({"username": "u", "password": "PLANTED-secret"}, "Set the host name, the user and the password of vCenter"),
         (
-            None,
-            "Set the connection to vCenter (option vcenter, or gpu_cluster.cloud.machineset.vsphere), so that its reason",
-        ),
-        ({}, "Set the connection to vCenter"),
-        ({"hostname": "vc", "username": None}, "Set the connection to vCenter"),
-        (
-            {"username": "u", "password": None},
+            {"hostname": "127.0.0.1", "username": "u", "password": None},
             "The reason is not known, because vCenter cannot be asked: Not set: password",
         ),
         (
@@ -306,13 +305,13 @@ def test_certificates_of_hosts_are_pinned_unless_a_ca_is_given(options: Object, 
             "The reason is not known, because vCenter cannot be asked: No response from vCenter 127.0.0.1:9",
         ),
         (
-            {"username": "u", "password": "PLANTED-secret", "ca_cert": "/gone.pem"},
+            {"hostname": "127.0.0.1", "username": "u", "password": "PLANTED-secret", "ca_cert": "/gone.pem"},
             "The reason is not known, because vCenter cannot be asked: ",
         ),
     ],
 )
 def test_why_a_machine_does_not_start_is_asked_and_never_fails(vcenter: Object | None, message: str) -> None:
-    module: t.Any = SimpleNamespace(params={"vcenter": vcenter}, user_agent="test")
+    module: t.Any = SimpleNamespace(params={"vcenter": vcenter, "gpu_cluster": None}, user_agent="test")
     (text,) = start_failures(module, {"vdi-0": "127.0.0.1"})
     assert text.startswith(message)
     assert "PLANTED" not in text
@@ -321,7 +320,7 @@ def test_why_a_machine_does_not_start_is_asked_and_never_fails(vcenter: Object |
 def test_the_options_are_those_of_vmware_vmware() -> None:
     options = VCENTER["vcenter"]["options"]
     assert {name for name, option in options.items() if option.get("no_log")} == {"password"}
-    assert options["username"]["aliases"] == ["user"]
+    assert options["username"]["aliases"] == ["admin", "user"]
     assert all(
         option["fallback"][1][0].startswith("VMWARE_") for name, option in options.items() if "fallback" in option
     )

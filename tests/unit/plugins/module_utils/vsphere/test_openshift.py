@@ -135,8 +135,13 @@ def test_a_failure_domain_is_found_by_name_or_zone(domains: list[FailureDomain],
 @pytest.mark.parametrize(
     ("domains", "name", "message"),
     [
-        (SEVERAL[:2], None, "is not set, and the cluster has 2 (a, b); set one of them"),
-        ([], None, "is not set, and the cluster has 0 (none); set datacenter, cluster, datastore and network"),
+        (SEVERAL[:2], None, "is not set, and the cluster has 2 (a, b); set one of them (nodes.zones of the pool)"),
+        (
+            [],
+            None,
+            "is not set, and the cluster has 0 (none); add a failure domain to it (oc edit infrastructure cluster), or set datacenter, cluster, "
+            "datastore and network of the module",
+        ),
         (SEVERAL, "zone-2", '"zone-2" is the zone of several (b, c); set one of them'),
         (SEVERAL[:2], "A", '"A" is not in the Infrastructure object; known: a, b'),
         (SEVERAL[:2], "", '"" is not in the Infrastructure object; known: a, b'),
@@ -299,14 +304,16 @@ def machine(name: str, template: t.Any, phase: str | None = None) -> Object:
     return {"metadata": {"name": name}, "spec": spec, "status": {"phase": phase} if phase else {}}
 
 
+UUID = "5021f0a2-8f0e-4f3b-9a52-0c7d6a1f4b11"
 TEMPLATE = Template(
-    "vm-1", "vdi-418-3fa0c1", "/DC1/vm/accel-gpu/vdi-418-3fa0c1", True, False, False, "5021f0a2-0001", {}, None, True
+    "vm-1", "vdi-418-3fa0c1", "/DC1/vm/accel-gpu/vdi-418-3fa0c1", True, False, False, False, UUID, {}, None, True
 )
 USERS: list[tuple[str, bool]] = [
     ("vdi-418-3fa0c1", True),
     ("/DC1/vm/accel-gpu/vdi-418-3fa0c1", True),
     ("accel-gpu/vdi-418-3fa0c1", True),
-    ("5021f0a2-0001", True),
+    (UUID, True),
+    (UUID.upper(), True),
     # A template of this name in any folder is taken for it, so that nothing in use is deleted.
     ("/DC1/vm/other/vdi-418-3fa0c1", True),
     ("vdi-418", False),
