@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import models
-from ..catalog.models import GPU_LABELS, has_nvidia_gpu, machine_type_gpus, vks_flavor_gpus
+from ..catalog.models import GPU_LABELS, has_nvidia_gpu, machine_type_gpus, vgpu_memory_mib, vks_flavor_gpus
 from ..catalog.names import (
     CORDONED_ANNOTATION,
     COUNT_LABEL,
@@ -329,7 +329,8 @@ def _node_warnings(nodes: t.Iterable[Node], members: t.Collection[str]) -> t.Ite
         )
     unknown: dict[str, list[str]] = {}
     for node in nodes:
-        if node.discovered and node.catalog_model is None:
+        # A vGPU cannot be partitioned by its node.
+        if node.discovered and node.catalog_model is None and vgpu_memory_mib(node.model) is None:
             unknown.setdefault(node.model, []).append(node.name)
     for model, names in sorted(unknown.items()):
         yield (

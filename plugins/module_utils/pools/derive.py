@@ -703,6 +703,11 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
         )
     elif pool.sharing.definition.partitions_gpus and pool.labels.get(names.MIG_MANAGER_DEPLOY_LABEL) == "false":
         yield f"Pool {pool.name}: label {names.MIG_MANAGER_DEPLOY_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned."
+    if pool.vgpu and (pool.driver or {}).get("type") != VGPU_TYPE:
+        yield (
+            f"Pool {pool.name} has vGPUs, but no driver of type {VGPU_TYPE}. Unless the ClusterPolicy selects one, the operator installs the driver for "
+            f"physical GPUs, which does not work with vGPUs. Set driver: {{type: {VGPU_TYPE}}} with its version, repository and licensing_secret."
+        )
     geometry = geometries.geometry(pool.model) if pool.model and pool.sharing.definition.partitions_gpus else None
     if geometry and geometry.note:
         status = "may differ from those of its layout" if geometry.verified else "are not verified"

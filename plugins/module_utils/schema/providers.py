@@ -333,7 +333,9 @@ VSPHERE = Section(
     doc="vCenter, in which templates are built for pools with C(vgpu). All keys are optional. The password is the variable C(gpu_vsphere_password).",
     default={},
     fields={
-        "hostname": Text(doc="Host name of vCenter. By default, the vCenter in the cluster's Infrastructure object."),
+        "hostname": Text(
+            doc="Host name of vCenter. By default, the environment variable C(VMWARE_HOST), or the vCenter in the cluster's Infrastructure object."
+        ),
         "port": integer_between(
             1,
             65535,
@@ -345,7 +347,7 @@ VSPHERE = Section(
             doc="User name, such as C(automation@vsphere.local). By default, the environment variable C(VMWARE_USER)."
         ),
         "validate_certs": Boolean(
-            doc="Whether the certificates of vCenter and the ESXi hosts are verified. By default, V(true)."
+            doc="Whether the certificates of vCenter and the hosts are verified. By default, the environment variable C(VMWARE_VALIDATE_CERTS), or V(true)."
         ),
         "ca_cert": Text(
             doc="Path to the CA certificates of vCenter and the ESXi hosts. By default, those of the system."
