@@ -172,11 +172,13 @@ def test_a_limited_user_may_do_what_its_file_says(vcenter: VCenter, image: Path)
     import_image(limited, image)
     with pytest.raises(GovcError, match="ermission"):
         limited.govc("vm.clone", "-vm", f"{FOLDER}/imported", "-pool", POOL, "-ds", "templates", "clone")
+    with pytest.raises(GovcError, match="ermission"):
+        limited.govc("vm.change", "-vm", f"{FOLDER}/imported", "-annotation", "mine")
     vcenter.set_privileges({"/": ["System.Read"], FOLDER: list(inventory.TEMPLATE_PRIVILEGES)})
     with pytest.raises(GovcError, match="ermission"):
         import_image(limited, image, "second")  # the resource pool is not in the folder
-    limited.govc("vm.change", "-vm", f"{FOLDER}/imported", "-annotation", "mine")
-    assert machine(vcenter)["config"]["annotation"] == "mine"
+    limited.govc("vm.change", "-vm", f"{FOLDER}/imported", "-e", "owner=mine")
+    assert {"key": "owner", "value": "mine"}.items() <= machine(vcenter)["config"]["extraConfig"][-1].items()
 
 
 def test_a_task_that_never_ends(vcenter: VCenter, image: Path) -> None:
