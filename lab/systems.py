@@ -20,6 +20,8 @@ class System:
     runtime: str
     # The version of an image-based system, OSTREE_VERSION in its os-release.
     ostree: str = ""
+    # An earlier version of the same minor release, for example of boot images.
+    earlier_ostree: str = ""
 
 
 SYSTEMS = {
@@ -37,6 +39,7 @@ SYSTEMS = {
         "Red Hat Enterprise Linux CoreOS 416.94.202510081640-0",
         "cri-o://1.29.13-11.rhaos4.16.git5e4d5a5.el9",
         "416.94.202510081640-0",
+        "416.94.202406251923-0",
     ),
     "rhcos-4.18": System(
         "rhcos",
@@ -45,6 +48,7 @@ SYSTEMS = {
         "Red Hat Enterprise Linux CoreOS 418.94.202503041606-0",
         "cri-o://1.31.6-2.rhaos4.18.git0b6f3a9.el9",
         "418.94.202503041606-0",
+        "418.94.202501221327-0",
     ),
     "rhcos-4.20": System(
         "rhel",
@@ -53,6 +57,7 @@ SYSTEMS = {
         "Red Hat Enterprise Linux CoreOS 9.6.20251023-0 (Plow)",
         "cri-o://1.33.5-3.rhaos4.20.gitd0ea985.el9",
         "9.6.20251023-0",
+        "9.6.20250523-0",
     ),
     "rhcos-5.0": System(
         "rhel",
@@ -61,6 +66,7 @@ SYSTEMS = {
         "Red Hat Enterprise Linux CoreOS 9.8.20260428-0 (Plow)",
         "cri-o://1.36.1-1.rhaos5.0.git3c2b1a0.el9",
         "9.8.20260428-0",
+        "9.8.20260301-0",
     ),
     "fedora-coreos-43": System(
         "fedora", "43", "6.19.10-200.fc43.x86_64", "Fedora CoreOS 43.20260413.3.2", "containerd://2.1.4"

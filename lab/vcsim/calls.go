@@ -5,12 +5,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"log"
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -98,14 +100,29 @@ func (c *vCenter) watchHTTP(next http.Handler) http.Handler {
 	})
 }
 
-// The messages of faults that a registry's handler returns, which the simulator sends without one.
+// The messages of faults: the simulator sends those that a registry's handler returns without one, and writes a type of Go into tasks and leases.
 var messages = map[string]string{
-	"NoPermission":     "Permission to perform this operation was denied.",
-	"NotAuthenticated": "The session is not authenticated.",
-	"SystemError":      "A general system error occurred: the fault task-fails",
+	"DuplicateName":     "The name already exists.",
+	"FileAlreadyExists": "Cannot complete the operation because the file or folder already exists.",
+	"NoPermission":      "Permission to perform this operation was denied.",
+	"NotAuthenticated":  "The session is not authenticated.",
+	"SystemError":       "A general system error occurred: the fault task-fails",
 }
 
-// faultWriter adds the messages to SOAP faults.
+var typeAsMessage = regexp.MustCompile(`<localizedMessage>\*types\.(\w+)</localizedMessage>`)
+
+// withMessages replaces types of Go that stand for a message; a type without one is named as in the API.
+func withMessages(answer []byte) []byte {
+	if !bytes.Contains(answer, []byte(">*types.")) {
+		return answer
+	}
+	return typeAsMessage.ReplaceAllFunc(answer, func(found []byte) []byte {
+		kind := string(typeAsMessage.FindSubmatch(found)[1])
+		return []byte("<localizedMessage>" + cmp.Or(messages[kind], kind) + "</localizedMessage>")
+	})
+}
+
+// faultWriter adds the messages to SOAP faults, tasks and leases.
 type faultWriter struct {
 	http.ResponseWriter
 	fault *bytes.Buffer
@@ -125,7 +142,10 @@ func (w *faultWriter) Write(data []byte) (int, error) {
 	if w.fault != nil {
 		return w.fault.Write(data)
 	}
-	return w.ResponseWriter.Write(data)
+	if _, err := w.ResponseWriter.Write(withMessages(data)); err != nil {
+		return 0, err
+	}
+	return len(data), nil
 }
 
 // Flush sends what is not kept.

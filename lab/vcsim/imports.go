@@ -4,13 +4,19 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/ovf"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -57,7 +63,7 @@ func (c *vCenter) CreateImportSpec(ctx *simulator.Context, req *types.CreateImpo
 	return body
 }
 
-// ImportVApp refuses profiles that no host of the cluster has, and begins to watch the lease.
+// ImportVApp refuses a name that the folder has and profiles that no host of the cluster has, and begins to watch the lease.
 func (c *vCenter) ImportVApp(ctx *simulator.Context, req *types.ImportVApp) soap.HasFault {
 	pool, ok := ctx.Map.Get(req.This).(*simulator.ResourcePool)
 	if !ok {
@@ -79,6 +85,11 @@ func (c *vCenter) ImportVApp(ctx *simulator.Context, req *types.ImportVApp) soap
 		return &methods.ImportVAppBody{Res: &types.ImportVAppResponse{Returnval: one.Reference()}}
 	}
 	if spec, ok := req.Spec.(*types.VirtualMachineImportSpec); ok {
+		if other := sibling(ctx, req.Folder, spec.ConfigSpec.Name); other != nil {
+			text := "The name '" + spec.ConfigSpec.Name + "' already exists."
+			return &methods.ImportVAppBody{Fault_: simulator.Fault(text, &types.DuplicateName{Name: spec.ConfigSpec.Name, Object: *other})}
+		}
+		c.placeFiles(&spec.ConfigSpec)
 		owner, _ := ctx.Map.Get(pool.Owner).(*simulator.ClusterComputeResource)
 		for number, change := range spec.ConfigSpec.DeviceChange { // vGPUs may already be in the import specification
 			device := change.GetVirtualDeviceConfigSpec().Device.GetVirtualDevice()
@@ -103,6 +114,57 @@ func (c *vCenter) ImportVApp(ctx *simulator.Context, req *types.ImportVApp) soap
 	c.leases.Store(ref.Value, one)
 	go c.expire(detached(ctx), ref, one)
 	return body
+}
+
+// sibling returns the object in a folder with this name, or nil.
+func sibling(ctx *simulator.Context, ref *types.ManagedObjectReference, name string) *types.ManagedObjectReference {
+	if ref == nil {
+		return nil
+	}
+	folder, ok := ctx.Map.Get(*ref).(*simulator.Folder)
+	if !ok {
+		return nil
+	}
+	var found *types.ManagedObjectReference
+	ctx.WithLock(folder, func() {
+		for _, child := range folder.ChildEntity {
+			if entity, ok := ctx.Map.Get(child).(mo.Entity); ok && nameOf(entity) == name {
+				found = &child
+			}
+		}
+	})
+	return found
+}
+
+// placeFiles gives a VM whose name is taken in its datastore another directory, as a real vCenter does: its descriptor and its new disks.
+func (c *vCenter) placeFiles(spec *types.VirtualMachineConfigSpec) {
+	var home object.DatastorePath
+	if spec.Files == nil || !home.FromString(spec.Files.VmPathName) || home.Path != "" || c.stores[home.Datastore] == "" {
+		return
+	}
+	directory := spec.Name
+	for number := 1; ; number++ {
+		if _, err := os.Stat(filepath.Join(c.stores[home.Datastore], directory)); err != nil {
+			break
+		}
+		directory = fmt.Sprintf("%s_%d", spec.Name, number)
+	}
+	if directory == spec.Name {
+		return
+	}
+	home.Path = path.Join(directory, spec.Name+".vmx")
+	spec.Files.VmPathName = home.String()
+	for _, change := range spec.DeviceChange {
+		backing, ok := change.GetVirtualDeviceConfigSpec().Device.GetVirtualDevice().Backing.(types.BaseVirtualDeviceFileBackingInfo)
+		if !ok {
+			continue
+		}
+		info, file := backing.GetVirtualDeviceFileBackingInfo(), object.DatastorePath{}
+		if file.FromString(info.FileName) && path.Dir(file.Path) == spec.Name {
+			file.Path = path.Join(directory, path.Base(file.Path))
+			info.FileName = file.String()
+		}
+	}
 }
 
 // settle waits until a lease is ready or has an error, writes the SHA-1 of the ESXi hosts' certificate into its addresses, and returns its VM.

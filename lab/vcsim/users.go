@@ -6,6 +6,7 @@ package main
 import (
 	"slices"
 
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -65,7 +66,7 @@ func ancestors(ctx *simulator.Context, object types.ManagedObjectReference) []st
 		if !ok {
 			break
 		}
-		names = append(names, entity.Entity().Name)
+		names = append(names, nameOf(entity))
 		ref = entity.Entity().Parent
 	}
 	paths := []string{"/"}
@@ -81,6 +82,14 @@ func ancestors(ctx *simulator.Context, object types.ManagedObjectReference) []st
 	return paths
 }
 
+// nameOf returns the name of an object; the simulator keeps that of a network in another field.
+func nameOf(entity mo.Entity) string {
+	if network, ok := entity.(*mo.Network); ok {
+		return network.Name
+	}
+	return entity.Entity().Name
+}
+
 // pathOf returns the inventory path of an object.
 func pathOf(ctx *simulator.Context, object types.ManagedObjectReference) string {
 	return ancestors(ctx, object)[0]
@@ -88,7 +97,7 @@ func pathOf(ctx *simulator.Context, object types.ManagedObjectReference) string 
 
 // The privileges that methods need on their object, from the vSphere API reference ("Required Privileges").
 var privileges = map[string][]string{
-	"ImportVApp":                {"VApp.Import", "Resource.AssignVMToPool"},
+	"ImportVApp":                {"VApp.Import", "Resource.AssignVMToPool"}, // on the pool; importRequirements adds those on other objects
 	"CreateImportSpec":          {"VApp.Import"},
 	"MarkAsTemplate":            {"VirtualMachine.Provisioning.MarkAsTemplate"},
 	"MarkAsVirtualMachine":      {"VirtualMachine.Provisioning.MarkAsVM"},
@@ -113,11 +122,18 @@ var privileges = map[string][]string{
 
 // reconfigurePrivileges returns the privileges that a change of a VM needs.
 func reconfigurePrivileges(spec types.VirtualMachineConfigSpec) []string {
+	disks := 0
+	for _, change := range spec.DeviceChange {
+		if isNewDisk(change.GetVirtualDeviceConfigSpec()) {
+			disks++
+		}
+	}
 	var found []string
 	for privilege, needed := range map[string]bool{
 		"VirtualMachine.Config.Rename":          spec.Name != "",
 		"VirtualMachine.Config.Annotation":      spec.Annotation != "",
-		"VirtualMachine.Config.AddRemoveDevice": len(spec.DeviceChange) > 0,
+		"VirtualMachine.Config.AddNewDisk":      disks > 0,
+		"VirtualMachine.Config.AddRemoveDevice": len(spec.DeviceChange) > disks,
 		"VirtualMachine.Config.AdvancedConfig":  len(spec.ExtraConfig) > 0,
 		"VirtualMachine.Config.Resource":        spec.MemoryReservationLockedToMax != nil || spec.MemoryAllocation != nil,
 		"VirtualMachine.Config.Settings":        spec.Firmware != "" || spec.BootOptions != nil,
@@ -132,31 +148,94 @@ func reconfigurePrivileges(spec types.VirtualMachineConfigSpec) []string {
 	return found
 }
 
+func isNewDisk(change *types.VirtualDeviceConfigSpec) bool {
+	_, disk := change.Device.(*types.VirtualDisk)
+	return disk && change.Operation == types.VirtualDeviceConfigSpecOperationAdd && change.FileOperation == types.VirtualDeviceConfigSpecFileOperationCreate
+}
+
+// requirement is what a call needs on an object.
+type requirement struct {
+	object     types.ManagedObjectReference
+	privileges []string
+}
+
+// importRequirements returns what an import needs on the pool, and on the folder, the datastores and the networks of its VM. The name, the CPUs and the
+// memory of a new VM need no privilege of their own.
+func (c *vCenter) importRequirements(ctx *simulator.Context, req *types.ImportVApp) []requirement {
+	found := []requirement{{req.This, privileges["ImportVApp"]}}
+	imported, ok := req.Spec.(*types.VirtualMachineImportSpec)
+	if !ok {
+		return found
+	}
+	spec := imported.ConfigSpec
+	above := ancestors(ctx, req.This)
+	datacenter := above[max(len(above)-2, 0)]
+	add := func(ref *types.ManagedObjectReference, wanted ...string) {
+		if ref != nil {
+			found = append(found, requirement{*ref, wanted})
+		}
+	}
+	folder := req.Folder
+	if folder == nil {
+		folder = c.find(ctx, "Folder", datacenter+"/vm")
+	}
+	plain := spec
+	plain.Name, plain.Annotation, plain.NumCPUs, plain.MemoryMB = "", "", 0, 0
+	add(folder, append([]string{"VApp.Import", "VirtualMachine.Inventory.Create"}, reconfigurePrivileges(plain)...)...)
+	if spec.Files != nil {
+		c.addDatastore(ctx, datacenter, spec.Files.VmPathName, add)
+	}
+	for _, change := range spec.DeviceChange {
+		switch backing := change.GetVirtualDeviceConfigSpec().Device.GetVirtualDevice().Backing.(type) {
+		case types.BaseVirtualDeviceFileBackingInfo:
+			c.addDatastore(ctx, datacenter, backing.GetVirtualDeviceFileBackingInfo().FileName, add)
+		case *types.VirtualEthernetCardNetworkBackingInfo:
+			add(c.find(ctx, "Network", datacenter+"/network/"+backing.DeviceName), "Network.Assign")
+		}
+	}
+	return found
+}
+
+func (c *vCenter) addDatastore(ctx *simulator.Context, datacenter, file string, add func(*types.ManagedObjectReference, ...string)) {
+	var path object.DatastorePath
+	if path.FromString(file) {
+		add(c.find(ctx, "Datastore", datacenter+"/datastore/"+path.Datastore), "Datastore.AllocateSpace")
+	}
+}
+
+// requirements returns what a call needs.
+func (c *vCenter) requirements(ctx *simulator.Context, name string, method *simulator.Method) []requirement {
+	on, wanted := c.entityOf(ctx, method.This), privileges[name]
+	switch req := method.Body.(type) {
+	case *types.ImportVApp:
+		return c.importRequirements(ctx, req)
+	case *types.ReconfigVM_Task:
+		wanted = reconfigurePrivileges(req.Spec)
+	case *types.CreateImportSpec:
+		on = req.ResourcePool
+	case *types.PowerOnMultiVM_Task:
+		if len(req.Vm) > 0 {
+			on, wanted = req.Vm[0], privileges["PowerOnVM_Task"]
+		}
+	case *types.MoveIntoFolder_Task:
+		if len(req.List) > 0 {
+			on = req.List[0]
+		}
+	}
+	return []requirement{{on, wanted}}
+}
+
 // deny returns NoPermission for a call that the user may not make.
 func (c *vCenter) deny(ctx *simulator.Context, name string, method *simulator.Method) types.BaseMethodFault {
 	if ctx.Session == nil || c.isAdministrator(ctx.Session.UserName) {
 		return nil
 	}
-	object := c.entityOf(ctx, method.This)
-	wanted := privileges[name]
-	switch req := method.Body.(type) {
-	case *types.ReconfigVM_Task:
-		wanted = reconfigurePrivileges(req.Spec)
-	case *types.CreateImportSpec:
-		object = req.ResourcePool
-	case *types.PowerOnMultiVM_Task:
-		if len(req.Vm) > 0 {
-			object, wanted = req.Vm[0], privileges["PowerOnVM_Task"]
-		}
-	case *types.MoveIntoFolder_Task:
-		if len(req.List) > 0 {
-			object = req.List[0]
-		}
-	}
-	for _, one := range wanted {
-		if !c.granted(ctx, ctx.Session.UserName, object, one) {
-			return &types.NoPermission{Object: &object, PrivilegeId: one,
-				MissingPrivileges: []types.NoPermissionEntityPrivileges{{Entity: object, PrivilegeIds: []string{one}}}}
+	for _, needed := range c.requirements(ctx, name, method) {
+		for _, one := range needed.privileges {
+			if !c.granted(ctx, ctx.Session.UserName, needed.object, one) {
+				return &types.NoPermission{Object: &needed.object, PrivilegeId: one,
+					MissingPrivileges: []types.NoPermissionEntityPrivileges{{Entity: needed.object, PrivilegeIds: []string{one}}}}
+			}
 		}
 	}
 	return nil

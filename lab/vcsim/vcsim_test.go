@@ -85,6 +85,19 @@ func TestMutates(t *testing.T) {
 	}
 }
 
+func TestATypeOfGoIsNoMessage(t *testing.T) {
+	for given, wanted := range map[string]string{
+		"*types.FileAlreadyExists":  "Cannot complete the operation because the file or folder already exists.",
+		"*types.VmConfigFault":      "VmConfigFault",
+		"The disk *types.X is full": "The disk *types.X is full",
+	} {
+		answer := string(withMessages([]byte("<a><localizedMessage>" + given + "</localizedMessage></a>")))
+		if answer != "<a><localizedMessage>"+wanted+"</localizedMessage></a>" {
+			t.Error(answer)
+		}
+	}
+}
+
 func TestAFileIsReadAgainAfterAChange(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file.json")
 	file := &jsonFile[map[string]int]{path: path}

@@ -20,13 +20,6 @@ from . import ova
 
 NAMESPACE, CONFIG_MAP = "openshift-machine-config-operator", "coreos-bootimages"
 CHECKSUMS = "sha256sum.txt"
-# The RHCOS releases of the clusters' boot images, and one before them for each minor release of OpenShift.
-_BEFORE = {
-    "4.16": "416.94.202406251923-0",
-    "4.18": "418.94.202501221327-0",
-    "4.20": "9.6.20250523-0",
-    "5.0": "9.8.20260301-0",
-}
 
 
 def release_of(release: Release) -> str:
@@ -36,7 +29,7 @@ def release_of(release: Release) -> str:
 
 def release_before(release: Release) -> str:
     """Return an RHCOS release before that of the boot images."""
-    return _BEFORE[release.minor]
+    return SYSTEMS[release.system].earlier_ostree
 
 
 def template(zone: str) -> str:

@@ -25,25 +25,24 @@ _MANAGER = {
     "version": f"{MANAGER_VERSION}-1OEM.800.1.0.20613240",
     "vendor": "NVIDIA",
 }
-# What a limited user may do by default: import an image, make a template of it, and remove it.
+# What the limited user may do by default: read, and what module vgpu_template needs (docs/vsphere.md, "Rights in vCenter").
 TEMPLATE_PRIVILEGES = (
     "Datastore.AllocateSpace",
+    "Folder.Create",
     "Network.Assign",
     "Resource.AssignVMToPool",
     "System.Anonymous",
     "System.Read",
     "System.View",
     "VApp.Import",
+    "VirtualMachine.Config.AddNewDisk",
     "VirtualMachine.Config.AddRemoveDevice",
     "VirtualMachine.Config.AdvancedConfig",
-    "VirtualMachine.Config.Annotation",
-    "VirtualMachine.Config.Memory",
-    "VirtualMachine.Config.Rename",
     "VirtualMachine.Config.Resource",
     "VirtualMachine.Config.Settings",
+    "VirtualMachine.Inventory.Create",
     "VirtualMachine.Inventory.Delete",
     "VirtualMachine.Provisioning.MarkAsTemplate",
-    "VirtualMachine.Provisioning.MarkAsVM",
 )
 # Profiles by GPU: name, memory in GB, class, largest number on a GPU, MIG-backed. Source: docs.nvidia.com/vgpu, "Virtual GPU Types".
 _Profile = tuple[str, int, str, int, bool]

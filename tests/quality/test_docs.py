@@ -19,7 +19,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, mode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere import templates
 from lab import rbac
+from lab.vsphere.part import VSphere
 from tests.pages import module_lists, pictures, report_rules, role_defaults, variables
 from tests.pages.files import FILES
 from tests.programs import REPO
@@ -193,6 +195,31 @@ def table(page: str, head: str) -> list[list[str]]:
     body = (DOCS / page).read_text(encoding="utf-8").partition(f"\n| {head}")[2].partition("\n\n")[0]
     assert body, f"{page} has no table that begins with {head}"
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
+
+
+def test_the_documented_privileges_in_vcenter_are_those_that_the_code_checks() -> None:
+    assert [set(re.findall(r"`([^`]+)`", cell)) for _object, cell in table("vsphere.md", "object | privileges")] == [
+        set(templates.FOLDER_PRIVILEGES),
+        set(templates.PARENT_PRIVILEGES),
+        set(templates.POOL_PRIVILEGES),
+        set(templates.DATASTORE_PRIVILEGES),
+        set(templates.NETWORK_PRIVILEGES),
+    ]
+
+
+def test_the_faults_and_settings_of_the_simulated_vcenter_are_those_of_the_lab() -> None:
+    simulator = "".join(path.read_text(encoding="utf-8") for path in (REPO / "lab" / "vcsim").glob("*.go"))
+    constants = re.search(r"The faults by name.*\nconst \(\n([^)]*)\)", simulator)
+    assert constants is not None
+    implemented = dict(re.findall(r'(\w+) += "(.+)"', constants[1]))
+    assert list(implemented.values()) == list(VSphere.faults)
+    assert [name for name in implemented if len(re.findall(rf"\b{name}\b", simulator)) < 2] == []
+    faults = table("lab-vsphere.md", "fault | effect")
+    assert [name.strip("`") for name, _effect in faults] == list(VSphere.faults)
+    settings = table("lab-vsphere.md", "setting | default")
+    assert {name.strip("`"): default for name, default, _meaning in settings} == {
+        name: setting.default for name, setting in VSphere.settings.items()
+    }
 
 
 def test_the_measured_tables_are_the_catalogs() -> None:

@@ -109,6 +109,31 @@ def test_faults_of_imports(vcenter: VCenter, image: Path, fault: str, value: str
     assert f"{FOLDER}/second" in left(vcenter)
 
 
+def test_a_name_that_is_taken_in_the_datastore_gets_another_directory(vcenter: VCenter, image: Path) -> None:
+    options = ["import.ova", "-name", "imported", "-pool", POOL, "-ds", "templates"]
+    folders = [FOLDER, inventory.MACHINES_FOLDER, "/DC1/vm"]
+    for folder in folders:
+        vcenter.govc(*options, "-folder", folder, str(image))
+    directories = []
+    for folder in folders:
+        config = json.loads(vcenter.govc("vm.info", "-json", f"{folder}/imported"))["virtualMachines"][0]["config"]
+        (disk,) = (one["backing"] for one in config["hardware"]["device"] if "capacityInKB" in one)
+        directories.append(config["files"]["vmPathName"].rpartition("/")[0])
+        assert disk["fileName"].startswith(f"{directories[-1]}/")
+    assert directories == ["[templates] imported", "[templates] imported_1", "[templates] imported_2"]
+    vcenter.govc("vm.destroy", f"{inventory.MACHINES_FOLDER}/imported")
+    assert vcenter.govc("find", "/", "-type", "m").split() == [f"{FOLDER}/imported", "/DC1/vm/imported"]
+
+
+def test_a_name_that_is_taken_in_the_folder_is_refused(vcenter: VCenter, image: Path) -> None:
+    import_image(vcenter, image)
+    with pytest.raises(GovcError) as error:
+        import_image(vcenter, image)
+    assert "The name 'imported' already exists" in str(error.value)
+    assert "types." not in str(error.value)
+    assert left(vcenter) == [f"{FOLDER}/imported"]
+
+
 def test_an_import_that_never_becomes_ready(vcenter: VCenter, image: Path) -> None:
     vcenter.set_fault("lease-hangs")
     with pytest.raises(GovcError, match="timed out"):
@@ -172,11 +197,13 @@ def test_a_limited_user_may_do_what_its_file_says(vcenter: VCenter, image: Path)
     import_image(limited, image)
     with pytest.raises(GovcError, match="ermission"):
         limited.govc("vm.clone", "-vm", f"{FOLDER}/imported", "-pool", POOL, "-ds", "templates", "clone")
+    with pytest.raises(GovcError, match="ermission"):
+        limited.govc("vm.change", "-vm", f"{FOLDER}/imported", "-annotation", "mine")
     vcenter.set_privileges({"/": ["System.Read"], FOLDER: list(inventory.TEMPLATE_PRIVILEGES)})
     with pytest.raises(GovcError, match="ermission"):
         import_image(limited, image, "second")  # the resource pool is not in the folder
-    limited.govc("vm.change", "-vm", f"{FOLDER}/imported", "-annotation", "mine")
-    assert machine(vcenter)["config"]["annotation"] == "mine"
+    limited.govc("vm.change", "-vm", f"{FOLDER}/imported", "-e", "owner=mine")
+    assert {"key": "owner", "value": "mine"}.items() <= machine(vcenter)["config"]["extraConfig"][-1].items()
 
 
 def test_a_task_that_never_ends(vcenter: VCenter, image: Path) -> None:

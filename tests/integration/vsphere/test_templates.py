@@ -64,6 +64,14 @@ def test_a_new_release_makes_a_new_template_beside_the_old_one(site: Site) -> No
     assert again["templates"]["vdi"]["superseded"] == [old["path"]]
 
 
+def test_the_same_template_in_another_folder(site: Site) -> None:
+    """Its name is taken in the datastore, but not in the folder."""
+    paths = [site.template(folder=folder)["templates"]["vdi"]["path"] for folder in ("first", "second")]
+    assert [path.partition("/vdi-")[0] for path in paths] == ["/DC1/vm/first", "/DC1/vm/second"]
+    assert site.machines() == paths
+    assert not site.template(folder="second")["changed"]
+
+
 @pytest.mark.parametrize(
     ("words", "field", "actual"),
     [
