@@ -297,11 +297,6 @@ def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Ite
         yield "checksum: is not a SHA-256; set sha256: and 64 hexadecimal digits"
 
 
-def _names(path: str) -> list[str]:
-    """The names in an inventory path."""
-    return [name for name in path.split("/") if name]
-
-
 def _checksum_of(path: str) -> str:
     """The SHA-256 of a file."""
     try:
