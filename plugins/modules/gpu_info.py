@@ -18,6 +18,7 @@ description:
   - With O(include_workloads), the module also returns the pods that request GPUs. It reads them from one paged list of the pods that have not terminated.
 extends_documentation_fragment:
   - accel.gpu.kube
+  - accel.gpu.vsphere.vcenter
   - accel.gpu.variables
   - accel.gpu.attributes
   - accel.gpu.attributes.info
@@ -678,7 +679,7 @@ import functools
 import typing as t
 
 from ..module_utils.catalog.names import LIVE_PODS
-from ..module_utils.clouds.machineset_groups import machine_sets_after
+from ..module_utils.clouds.machineset_groups import ask_vcenter, machine_sets_after, machine_warnings
 from ..module_utils.core.errors import ConnectionProblem
 from ..module_utils.core.messages import MAX_LISTED
 from ..module_utils.core.types import is_blank
@@ -728,6 +729,7 @@ from ..module_utils.sharing.operation import (
 )
 from ..module_utils.sharing.operation import overview as compare
 from ..module_utils.validation.evaluation import validated_pools
+from ..module_utils.vsphere.connection import VCENTER
 
 # Functions that read facts about pools from objects other than nodes. The keys are those of the facts in `pools` of the result.
 _POOL_READERS: dict[str, PoolReader] = {"validation": validated_pools}
@@ -791,6 +793,7 @@ def _compare(
     warnings = plan_warnings(plan, conditions, version_known=known, autoscaler=rules, openshift_version=openshift)
     drivers = [] if operator.adopted else driver_warnings(plan, nodes)
     effects = [
+        *machine_warnings(client, plan, functools.partial(ask_vcenter, module)),
         *read_reverted(client, changes.edits),
         *layouts_lost_by_releases(changes, {node.name: node for node in nodes}),
     ]
@@ -824,6 +827,7 @@ def _compare(
 def main() -> None:
     """Run the module."""
     spec: dict[str, dict[str, t.Any]] = {
+        **VCENTER,
         "limit": {"type": "int", "default": 100},
         "include_workloads": {"type": "bool", "default": False},
         "include_impact": {"type": "bool", "default": False},

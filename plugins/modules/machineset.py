@@ -148,13 +148,13 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.clouds.machineset_groups import MachineApi, MachineSetProvider
+from ..module_utils.clouds.machineset_groups import MachineApi, MachineSetProvider, ask_vcenter
 from ..module_utils.clouds.machinesets import FIELDS, NAMESPACE
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.licensing.container import LicenseReturn
 from ..module_utils.nodegroups.module import DRAIN, NodeDrainingModule, reconcile_nodegroups
-from ..module_utils.vsphere.module import VCENTER, start_failures
+from ..module_utils.vsphere.connection import VCENTER
 
 if t.TYPE_CHECKING:
     from ..module_utils.kube.client import Client
@@ -187,7 +187,7 @@ def work(module: MachineSetModule) -> dict[str, t.Any]:
     provider = MachineSetProvider(
         MachineApi(module.client, params["namespace"]),
         change_foreign=params["force"],
-        start_failures=functools.partial(start_failures, module),
+        start_failures=functools.partial(ask_vcenter, module),
     )
     specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"])
     try:

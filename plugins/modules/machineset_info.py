@@ -120,11 +120,11 @@ details:
 import functools
 import typing as t
 
-from ..module_utils.clouds.machineset_groups import MachineApi, machinesets_info
+from ..module_utils.clouds.machineset_groups import MachineApi, ask_vcenter, machinesets_info
 from ..module_utils.clouds.machinesets import NAMESPACE
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
-from ..module_utils.vsphere.module import VCENTER, start_failures
+from ..module_utils.vsphere.connection import VCENTER
 
 _SPEC: ArgumentSpec = {**NAMESPACE, **VCENTER, "names": {"type": "list", "elements": "str"}}
 
@@ -133,7 +133,7 @@ def work(module: GpuModule) -> dict[str, t.Any]:
     """List the MachineSets with their Machines."""
     names = module.params["names"]
     machinesets = machinesets_info(
-        MachineApi(module.client, module.params["namespace"]), functools.partial(start_failures, module)
+        MachineApi(module.client, module.params["namespace"]), functools.partial(ask_vcenter, module)
     )
     return {
         "changed": False,

@@ -16,8 +16,10 @@ from ..catalog.openshift import (
     CLUSTER_VERSION_PATH,
     DELETE_MACHINE_ANNOTATIONS,
     INFRASTRUCTURE_PATH,
+    MACHINE_API_NAMESPACE,
     MACHINE_API_VERSION,
     MACHINE_CONFIGURATION_PATH,
+    MACHINESET_LABEL,
     OWN_MACHINES_REMEDY,
     PLATFORMS,
     ZONE_LABEL,
@@ -77,6 +79,7 @@ if t.TYPE_CHECKING:
     from ..catalog.releases import Release
     from ..kube.client import Client
     from ..nodes.node import Node
+    from ..pools.plan import Plan
 
 # Sends requests to the Machine API of one cluster.
 
@@ -95,6 +98,40 @@ class MachineObjects:
 
 # Returns why virtual machines (name -> vCenter) do not start, which the machine controller does not report.
 StartFailures = t.Callable[[t.Mapping[str, str]], list[str]]
+
+
+def ask_vcenter(module: t.Any, machines: t.Mapping[str, str]) -> list[str]:
+    """StartFailures for vSphere, with the option `vcenter` of a module. Most runs do not need it, and pyvmomi takes time to import."""
+    from ..vsphere.client import start_failures
+
+    return start_failures(module, machines)
+
+
+def machine_warnings(client: Client, plan: Plan, start_failures: StartFailures) -> list[str]:
+    """Warnings about virtual machines of the pools that vCenter does not start; reads the Machines only if the plan contains vCenter."""
+    if plan.vsphere is None or plan.cluster.cloud is None:
+        return []
+    groups = {member.name for pool in plan.pools if pool.nodegroup for member in pool.nodegroup.members}
+    try:
+        machines = client.list_known(machines_path(plan.cluster.cloud.options.get("namespace", MACHINE_API_NAMESPACE)))
+    except ApiError as error:
+        if not error.lacks_right:
+            raise
+        return []
+    own = [machine for machine in machines if get_nested(machine, "metadata", "labels", MACHINESET_LABEL) in groups]
+    stopped = not_started(own)
+    return (
+        [
+            *machine_problems([machine for machine in own if name_of(machine) in stopped], _now()),
+            *start_failures(stopped),
+        ]
+        if stopped
+        else []
+    )
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 class MachineApi:

@@ -25,12 +25,15 @@ from ..core.errors import (
     TLS,
     ConnectionProblem,
     InvalidOptions,
+    ModuleFailure,
     ServiceError,
     missing_library,
 )
 from ..core.http import HTTP_ERRORS, ConnectionPools, no_answer
 from ..core.messages import join_words
+from ..core.values import get_nested
 from ..core.waits import wait_until
+from .connection import CONNECTION, VARIABLES
 
 PYVMOMI_IMPORT_ERROR: str | None = None
 try:
@@ -38,17 +41,6 @@ try:
 except ImportError:
     PYVMOMI_IMPORT_ERROR = traceback.format_exc()
 
-# The variables for options that are not set, with the names that vmware.vmware uses (`ca_cert` is this collection's own).
-VARIABLES = {
-    "hostname": "VMWARE_HOST",
-    "username": "VMWARE_USER",
-    "password": "VMWARE_PASSWORD",
-    "port": "VMWARE_PORT",
-    "validate_certs": "VMWARE_VALIDATE_CERTS",
-    "ca_cert": "VMWARE_CA_CERT",
-    "proxy_host": "VMWARE_PROXY_HOST",
-    "proxy_port": "VMWARE_PROXY_PORT",
-}
 _NAMESPACE = "urn:vim25"
 # The release of vSphere in which a virtual machine can have several vGPUs, and the oldest one that OpenShift supported.
 _OLDEST = (7, 0)
@@ -535,3 +527,36 @@ def _privileges_of(fault: t.Any) -> list[str]:
 
 def _label(ref: t.Any) -> str:
     return f"{type(ref).__name__.rpartition('.')[2]} {ref._moId}" if ref is not None else "an object"
+
+
+def start_failures(module: t.Any, machines: t.Mapping[str, str]) -> list[str]:
+    """Why virtual machines do not start, according to vCenter; never fails. The option `vcenter` of a module contains the credentials.
+
+    machines: their names and vCenters.
+    """
+    given = {name: value for name, value in (module.params["vcenter"] or {}).items() if value is not None}
+    declared = get_nested(module.params["gpu_cluster"], "cloud", "machineset", "vsphere") or {}
+    names = {name: value for name, value in declared.items() if name in CONNECTION and value is not None}
+    options = {"port": 443, **given, **names}
+    # The password must not be sent to a server that only a Machine names, because others may create Machines.
+    if not options.get("username") or not options.get("hostname"):
+        return [
+            "Set the host name, the user and the password of vCenter (option vcenter, or the variables VMWARE_*), so that its reason is shown here."
+        ]
+    try:
+        center = VCenter(VCenterOptions.from_params(options), module.user_agent)
+        try:
+            failures = [failure for failure in center.failed_power_ons() if failure.name in machines]
+        finally:
+            center.close()
+    except (ModuleFailure, ServiceError) as error:
+        return [f"The reason is not known, because vCenter cannot be asked: {error}"]
+    return [
+        " ".join(
+            filter(
+                None,
+                (f"Virtual machine {each.name} did not start at {each.at}: {each.reason.rstrip('.')}.", each.remedy),
+            )
+        )
+        for each in failures
+    ]

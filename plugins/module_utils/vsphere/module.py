@@ -8,39 +8,20 @@ import functools
 import hashlib
 import typing as t
 
-from ansible.module_utils.basic import env_fallback
-
-from ..core.errors import InvalidOptions, ModuleFailure, ServiceError
+from ..core.errors import InvalidOptions, ServiceError
 from ..core.http import ConnectionPools
 from ..core.messages import quote
-from ..core.module import ArgumentSpec, BaseModule, merge_specs
-from ..core.values import get_nested
+from ..core.module import ArgumentSpec, merge_specs
 from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
-from .client import VARIABLES, VCenter, VCenterOptions, VSphereError
+from .client import VCenter, VCenterOptions, VSphereError
+from .connection import CONNECTION
 from .openshift import FailureDomain, OpenShift, find_failure_domain
 from .ova import OvaSource, Upload
 from .templates import MAX_NAME, TemplateRequest
 
-# The options have the names and the variables of vmware.vmware; `ca_cert` and `request_timeout` are this collection's.
-_TYPES: ArgumentSpec = {
-    "hostname": {"type": "str"},
-    "username": {"type": "str", "aliases": ["admin", "user"]},
-    "password": {"type": "str", "aliases": ["pass", "pwd"], "no_log": True},
-    "port": {"type": "int"},
-    "validate_certs": {"type": "bool", "default": True},
-    "ca_cert": {"type": "path"},
-    "proxy_host": {"type": "str"},
-    "proxy_port": {"type": "int"},
-}
-CONNECTION: ArgumentSpec = {
-    **{name: {**option, "fallback": (env_fallback, [VARIABLES[name]])} for name, option in _TYPES.items()},
-    "request_timeout": {"type": "int", "default": 60},
-}
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
 NAMESPACE: ArgumentSpec = {"namespace": {"type": "str", "default": "openshift-machine-api"}}
-# The option of modules that ask vCenter only why a virtual machine does not start.
-VCENTER: ArgumentSpec = {"vcenter": {"type": "dict", "options": CONNECTION, "apply_defaults": True}}
 _TEMPLATE: ArgumentSpec = {
     "name": {"type": "str"},
     "profile": {"type": "str"},
@@ -230,39 +211,6 @@ def _folder_parts(folder: str, datacenter: str) -> list[str]:
     """The parts of the inventory path of a folder of virtual machines, which may be given as a name below the folder `vm` of a data center."""
     path = folder if folder.startswith("/") else f"{datacenter}/vm/{folder}"
     return [part for part in path.split("/") if part]
-
-
-def start_failures(module: BaseModule, machines: t.Mapping[str, str]) -> list[str]:
-    """Why virtual machines do not start, according to vCenter; never fails. The option `vcenter` of a module contains the credentials.
-
-    machines: their names and vCenters.
-    """
-    given = {name: value for name, value in (module.params["vcenter"] or {}).items() if value is not None}
-    declared = get_nested(module.params["gpu_cluster"], "cloud", "machineset", "vsphere") or {}
-    names = {name: value for name, value in declared.items() if name in CONNECTION and value is not None}
-    options = {"port": 443, **given, **names}
-    # The password must not be sent to a server that only a Machine names, because others may create Machines.
-    if not options.get("username") or not options.get("hostname"):
-        return [
-            "Set the host name, the user and the password of vCenter (option vcenter, or the variables VMWARE_*), so that its reason is shown here."
-        ]
-    try:
-        center = VCenter(VCenterOptions.from_params(options), module.user_agent)
-        try:
-            failures = [failure for failure in center.failed_power_ons() if failure.name in machines]
-        finally:
-            center.close()
-    except (ModuleFailure, ServiceError) as error:
-        return [f"The reason is not known, because vCenter cannot be asked: {error}"]
-    return [
-        " ".join(
-            filter(
-                None,
-                (f"Virtual machine {each.name} did not start at {each.at}: {each.reason.rstrip('.')}.", each.remedy),
-            )
-        )
-        for each in failures
-    ]
 
 
 def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Iterator[str]:

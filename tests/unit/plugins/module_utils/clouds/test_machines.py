@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import datetime
+import typing as t
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import MACHINESET_LABEL
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machineset_groups import machine_warnings
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import (
     machine_problems,
     node_of,
     not_started,
     phase_of,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
+from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from tests.helpers.machine_api import Object, machine, worker_machineset
 
 SET = worker_machineset("train")
@@ -128,3 +133,75 @@ def cloned(phase: str, state: str | None, *, server: str | None = "vc.example.co
 )
 def test_machines_that_vcenter_does_not_start(actual: Object, expected: dict[str, str]) -> None:
     assert not_started([actual, machine("other", SET)]) == expected
+
+
+# Warnings about machines that vCenter does not start.
+
+
+FORBIDDEN = 'machines.machine.openshift.io is forbidden: User "u" cannot list resource "machines" in API group "machine.openshift.io"'
+
+
+class Machines:
+    """A client that knows the Machines of one namespace."""
+
+    def __init__(self, items: list[dict[str, t.Any]] | ApiError) -> None:
+        self.items, self.paths = items, list[str]()
+
+    def list_known(self, path: str) -> list[dict[str, t.Any]]:
+        self.paths.append(path)
+        if isinstance(self.items, ApiError):
+            raise self.items
+        return self.items
+
+
+def vsphere_machine(
+    name: str, machineset: str, state: str = "poweredOff", phase: str = "Provisioning"
+) -> dict[str, t.Any]:
+    return {
+        "metadata": {"name": name, "namespace": "machines", "labels": {MACHINESET_LABEL: machineset}},
+        "spec": {"providerSpec": {"value": {"workspace": {"server": "vc"}}}},
+        "status": {"phase": phase, "providerStatus": {"instanceState": state}},
+    }
+
+
+def planned(**cloud: t.Any) -> t.Any:
+    pool = {"name": "vdi", "nodes": {"count": 2}, "vgpu": {"profile": "grid_a100-10c"}}
+    return derive({"name": "prod", "cloud": {"machineset": {"namespace": "machines", **cloud}}}, None, [pool])
+
+
+@pytest.mark.parametrize(
+    ("items", "asked"),
+    [
+        ([vsphere_machine("vdi-1", "vdi")], {"vdi-1": "vc"}),
+        # Running machines, and those of others.
+        ([vsphere_machine("vdi-1", "vdi", "poweredOn", "Running"), vsphere_machine("other-1", "other")], None),
+        ([], None),
+        # A user who may not list Machines still gets a report.
+        (ApiError(FORBIDDEN, status=403, reason="Forbidden"), None),
+    ],
+)
+def test_a_report_says_why_machines_of_pools_do_not_start(
+    items: list[dict[str, t.Any]] | ApiError, asked: dict[str, str] | None
+) -> None:
+    client, questions = Machines(items), list[t.Any]()
+
+    def start_failures(machines: t.Mapping[str, str]) -> list[str]:
+        questions.append(dict(machines))
+        return ["No GPU is left."]
+
+    texts = machine_warnings(t.cast("t.Any", client), planned(), start_failures)
+    assert questions == ([asked] if asked else [])
+    assert bool(texts) == bool(asked)
+    if asked:
+        assert "Machine vdi-1 is Provisioning" in texts[0]
+        assert texts[-1] == "No GPU is left."
+    assert client.paths == ["/apis/machine.openshift.io/v1beta1/namespaces/machines/machines"]
+
+
+def test_a_report_without_vcenter_reads_no_machines() -> None:
+    client = Machines([])
+    plan = derive(
+        {"name": "prod", "cloud": {"machineset": {}}}, None, [{"name": "t4", "nodes": {"flavor": "x", "count": 1}}]
+    )
+    assert machine_warnings(t.cast("t.Any", client), plan, lambda machines: []) == []
+    assert client.paths == []

@@ -13,12 +13,12 @@ from pyVmomi import vim, vmodl
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import (
-    VARIABLES,
     PowerOnFailure,
     VCenterOptions,
     fault_error,
     supported_versions,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.connection import VARIABLES
 
 FOLDER = vim.Folder("group-v7", None)
 PARAMS = {"hostname": "vc.example.com", "username": "automation@vsphere.local", "password": "PLANTED-secret"}

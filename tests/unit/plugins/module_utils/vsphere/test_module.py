@@ -13,13 +13,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import start_failures
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.connection import VCENTER
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.module import (
     KUBERNETES,
     NAMESPACE,
     TEMPLATES,
-    VCENTER,
     VSphereModule,
-    start_failures,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.openshift import OpenShift
 from tests.helpers.modules import run_module
