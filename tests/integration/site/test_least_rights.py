@@ -22,7 +22,18 @@ from tests.programs import REPO, run
 NAMESPACES = ("gpu-operator", "node-feature-discovery")
 READING = ("plan", "export")
 # These send requests on OpenShift only, or need registries or vGPUs.
-OTHERS = ("autoscaling", "driver_image", "license", "license_rotate", "license_report", "mirror", "verify_mirror")
+OTHERS = (
+    *(
+        "autoscaling",
+        "driver_image",
+        "license",
+        "license_rotate",
+        "license_report",
+        "mirror",
+        "templates",
+        "verify_mirror",
+    ),
+)
 OF_NODE_GROUPS = ("nodegroups", "delete_nodegroups", "scale")
 # These ask for a pool before they send a request.
 NEED_A_POOL = {"delete_nodegroups", "scale"}

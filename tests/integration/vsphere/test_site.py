@@ -28,7 +28,7 @@ HOST = "openshift"
 FOLDER = "/DC1/vm/accel-gpu"
 Object = dict[str, Any]
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.usual(90), pytest.mark.sampled(2, group="site on vSphere")]
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +215,6 @@ REFUSALS: dict[str, tuple[tuple[str, ...], int, str, str]] = {
 }
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", REFUSALS)
 def test_a_machine_that_vcenter_does_not_start_says_why(lab: Lab, case: str) -> None:
     change, count, reason, remedy = REFUSALS[case]
