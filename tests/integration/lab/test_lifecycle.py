@@ -129,6 +129,7 @@ def test_killed_lab_starts_with_its_cluster(own: OwnLab) -> None:
 @pytest.mark.sampled(1, group="lifecycles of a lab")
 @pytest.mark.usual(10)
 def test_lab_with_killed_supervisor_starts(own: OwnLab) -> None:
+    own.command("up")
     names = {process: Path(f"/proc/{process}/comm").read_text().strip() for process in own.processes()}
     supervisor = next(process for process, name in names.items() if name == "process-compose")
     os.kill(supervisor, signal.SIGKILL)
@@ -190,7 +191,8 @@ def test_kill_without_processes(own: OwnLab) -> None:
 
 
 def _create_namespace(own: OwnLab) -> None:
-    """Create the namespace `mine` unless it exists: `make test` runs only a sample of the tests that use it."""
+    """Start the lab, and create the namespace `mine`, unless an earlier test has: `make test` runs only a sample of the tests."""
+    own.command("up")
     own.shell("kubectl get namespace mine || kubectl create namespace mine")
 
 
