@@ -220,8 +220,8 @@ class VCenter:
         options = self.options
         try:
             self._convert("Login", content.sessionManager.Login, options.username, options.password)
-        except VSphereError as error:
-            if error.fault != "InvalidLogin":
+        except ServiceError as error:
+            if getattr(error, "fault", "") != "InvalidLogin":
                 raise
             # Not repeated, because vCenter locks accounts after a few failed logins.
             raise RejectedLogin(

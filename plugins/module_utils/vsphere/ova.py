@@ -315,7 +315,7 @@ def import_ova(
 def _complete(center: VCenter, lease: t.Any, name: str) -> None:
     try:
         center.change("HttpNfcLeaseComplete", lease.Complete)
-    except VSphereError as error:
+    except ServiceError as error:
         if not error.not_found:
             raise
         raise OvaError(
