@@ -128,7 +128,8 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
 
 @pytest.mark.usual(8)
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("playbook", sorted({*rbac.playbooks()} - NEED_A_POOL))
+# No pool of this lab has vGPUs, so the playbook templates sends no request.
+@pytest.mark.parametrize("playbook", sorted({*rbac.playbooks()} - NEED_A_POOL - {"templates"}))
 def test_without_rights_a_playbook_names_the_missing_right_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
     environ = lab.env_through(rbac.user_without_rights(LabLayout.named(lab.name)))
