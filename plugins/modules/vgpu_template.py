@@ -214,12 +214,7 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
             # Another run may have changed the templates while this run waited for the Lease.
             inventory, plans = _plans(module, requests)
             result = _result(module, plans)
-            _apply(
-                module,
-                TemplateBuilder(module.center, inventory, _owner(module), module.upload(), _timeout(module)),
-                plans,
-                result,
-            )
+            _apply(module, inventory, plans, result)
             return result
     return _result(module, plans)
 
@@ -249,11 +244,11 @@ def _result(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> dict[str,
 
 def _owner(module: VSphereModule) -> str:
     """The cluster that the templates belong to; empty without the option `kubernetes`."""
-    return module.openshift.owner() if module.openshift else ""
+    return module.openshift.owner if module.openshift else ""
 
 
-def _timeout(module: VSphereModule) -> float:
-    return float(module.params["wait_timeout"])
+def _builder(module: VSphereModule) -> TemplateBuilder:
+    return TemplateBuilder(module.center, _owner(module), module.upload(), float(module.params["wait_timeout"]))
 
 
 @contextlib.contextmanager
@@ -333,11 +328,11 @@ def _diff(plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
 
 def _apply(
     module: VSphereModule,
-    builder: TemplateBuilder,
+    inventory: Inventory,
     plans: t.Sequence[TemplatePlan],
     result: dict[str, t.Any],
 ) -> None:
-    results = result["templates"]
+    builder, results = _builder(module), result["templates"]
     for plan in plans:
         for template in plan.unfinished:
             builder.delete(template)
@@ -351,7 +346,9 @@ def _apply(
         if plan.current is not None and not plan.current.is_template:
             builder.mark(plan.current)
     new = [plan for plan in plans if plan.current is None]
-    folders = {path: builder.make_folder(path) for path in sorted({plan.resolved.folder_path for plan in new})}
+    folders = {
+        path: builder.make_folder(inventory, path) for path in sorted({plan.resolved.folder_path for plan in new})
+    }
     calls = [
         (
             plan.resolved.request.name,
@@ -396,7 +393,7 @@ def _delete(module: VSphereModule) -> dict[str, t.Any]:
         with _locked(module):
             # Another run may have changed the templates, or used one, while this run waited for the Lease.
             removed = _deletable(module)
-            builder = TemplateBuilder(module.center, None, _owner(module), module.upload(), _timeout(module))
+            builder = _builder(module)
             for template in (template for each in removed.values() for template in each):
                 _refuse_if_used(_users_of(module), [template])
                 builder.delete(template)

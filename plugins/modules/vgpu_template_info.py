@@ -151,7 +151,7 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
     ]
     used = openshift.templates_in_use() if openshift else {}
     release = openshift.source().release if openshift else ""
-    owner = openshift.owner() if openshift else ""
+    owner = openshift.owner if openshift else ""
     clones = clones_of(module.center) if params["clones"] and templates else {}
     results = []
     for template in templates:

@@ -46,6 +46,7 @@ _NAMESPACE = "urn:vim25"
 _OLDEST = (7, 0)
 _TASK_INTERVAL = 2.0
 _EVENTS = 1000
+_RECENT = datetime.timedelta(hours=1)
 _MAX_TIMEOUT = 86400
 
 
@@ -181,12 +182,6 @@ class VCenter:
         self._login(content)
         return content
 
-    @property
-    def api_version(self) -> tuple[int, ...]:
-        """The version of the API that both sides support, such as (8, 0, 3, 0)."""
-        self.content  # noqa: B018 (logs in)
-        return _number(self._instance._stub.version)
-
     def _negotiated_version(self) -> str:
         """The newest version that pyvmomi and vCenter have in common, from the list that vCenter publishes without a login."""
         options = self.options
@@ -285,14 +280,13 @@ class VCenter:
         properties: the property paths of each kind, such as {"HostSystem": ["name", "parent"]}. An object of a subtype counts as its kind.
         """
         collector, query = self.content.propertyCollector, vmodl.query.PropertyCollector
-        objects, views = [], []
+        objects = []
         for root, kind in roots:
             if not kind:
                 objects.append(query.ObjectSpec(obj=root))
                 continue
             kinds = [getattr(vim, name) for name in kind.split()]
             view = self.call("CreateContainerView", self.content.viewManager.CreateContainerView, root, kinds, True)
-            views.append(view)
             through = query.TraversalSpec(type=vim.view.ContainerView, path="view", skip=False)
             objects.append(query.ObjectSpec(obj=view, skip=True, selectSet=[through]))
         requested = [
@@ -314,7 +308,7 @@ class VCenter:
             )
         return items
 
-    def wait_task(self, task: t.Any, what: str, timeout: float, interval: float = _TASK_INTERVAL) -> t.Any:
+    def wait_task(self, task: t.Any, what: str, timeout: float) -> t.Any:
         """The result of a task. Raises VSphereError if it failed, and WaitTimeout if it does not end.
 
         what: a description of the work, with its object. pyVim.task.WaitForTask is not used, because it fails on some running tasks.
@@ -332,7 +326,7 @@ class VCenter:
             read,
             lambda info: info is None or info.state in ("success", "error"),
             timeout=timeout,
-            interval=interval,
+            interval=_TASK_INTERVAL,
             first_interval=0.05,
             describe=describe,
             option="wait_timeout",
@@ -356,14 +350,14 @@ class VCenter:
                 lacking[answer.entity] = missing
         return lacking
 
-    def failed_power_ons(self, minutes: int = 60) -> list[PowerOnFailure]:
+    def failed_power_ons(self) -> list[PowerOnFailure]:
         """The recent failures to power on virtual machines, the newest of each machine.
 
         OpenShift's machine controller reports success for a machine that vCenter does not power on; the reason is only in this event.
         """
         self.content  # noqa: B018 (logs in)
         clock = self.call("CurrentTime", self._instance.CurrentTime)
-        since = clock - datetime.timedelta(minutes=minutes)
+        since = clock - _RECENT
         spec = vim.event.EventFilterSpec(
             eventTypeId=["VmFailedToPowerOnEvent"],
             time=vim.event.EventFilterSpec.ByTime(beginTime=since),

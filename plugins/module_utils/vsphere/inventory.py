@@ -35,13 +35,12 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
         "network",
     ),
     "ResourcePool": ("name", "parent", "owner"),
-    "Datastore": ("name", "parent", "summary.accessible", "summary.freeSpace"),
+    "Datastore": ("name", "parent"),
     "Network": ("name", "parent"),
     "Folder": ("name", "parent"),
 }
 # The default graphics type that a host needs to run virtual machines with a vGPU.
 SHARED_DIRECT = "sharedDirect"
-_GIB = 1 << 30
 # NAME-FRAME_BUFFER, or NAME-SLICES-FRAME_BUFFER if the profile is a MIG instance: grid_a100-10c, grid_a100-3-20c, nvidia_l40s-48q, H200X-1-18CME.
 # The series is a (vApps), b (vPC), c (compute) or q (vWS); with me, the instance has the media engines of the GPU, which only one can have.
 _PROFILE = re.compile(

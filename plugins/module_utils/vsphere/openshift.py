@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import typing as t
@@ -71,6 +72,7 @@ class OpenShift:
         """The unique name of the cluster, with which the names of its machines begin."""
         return str(get_nested(self.infrastructure(), "status", "infrastructureName") or "")
 
+    @functools.cached_property
     def owner(self) -> str:
         """The identity of the cluster in the fingerprints of its templates: a copy of a cluster has the same name, but its kube-system has another UID."""
         uid = read_uid(self._client)

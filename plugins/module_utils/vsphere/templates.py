@@ -147,7 +147,6 @@ class Resolved:
 
     request: TemplateRequest
     configuration: Configuration
-    datacenter: Item
     cluster: Item
     resource_pool: t.Any
     datastore: Item
@@ -217,7 +216,6 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
     return Resolved(
         request,
         Configuration(profile.name, request.count, mmio),
-        datacenter,
         cluster,
         pool,
         datastore,
@@ -566,19 +564,15 @@ class TemplateMismatch(ModuleFailure):
 class TemplateBuilder:
     """Makes the changes of plans. Several threads may build templates at the same time."""
 
-    def __init__(
-        self, center: VCenter, inventory: Inventory | None, cluster: str, upload: Upload, wait_timeout: float
-    ) -> None:
+    def __init__(self, center: VCenter, cluster: str, upload: Upload, wait_timeout: float) -> None:
         """Store the arguments. `cluster` is recorded as the owner of new templates."""
-        self._center, self._inventory, self._cluster = center, inventory, cluster
+        self._center, self._cluster = center, cluster
         self._upload, self._timeout = upload, wait_timeout
 
-    def make_folder(self, path: str) -> t.Any:
+    def make_folder(self, inventory: Inventory, path: str) -> t.Any:
         """The reference of a folder, which is created, with the folders above it, if it does not exist."""
-        if self._inventory is None:
-            raise ValueError("a folder is created only with the inventory")
-        nearest = _nearest_folder(self._inventory, path)
-        ref, rest = nearest.ref, path[len(self._inventory.path(nearest)) :].strip("/")
+        nearest = _nearest_folder(inventory, path)
+        ref, rest = nearest.ref, path[len(inventory.path(nearest)) :].strip("/")
         for name in filter(None, rest.split("/")):
             ref = self._center.change(f"CreateFolder {name}", ref.CreateFolder, name)
         return ref
