@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.models import MODELS
+from ansible_collections.accel.gpu.plugins.module_utils.schema.validators import stays_text_in_helm
 
 Document = dict[str, t.Any]
 
@@ -57,7 +58,7 @@ def sharings(draw: st.DrawFn) -> Document:
 taints = st.lists(
     st.fixed_dictionaries(
         {"key": label_keys | st.just("nvidia.com/gpu"), "effect": effects},
-        optional={"value": label_values.filter(lambda value: value not in ("y", "n"))},
+        optional={"value": label_values.filter(lambda value: stays_text_in_helm(value) is None)},
     ),
     max_size=3,
     unique_by=lambda taint: (taint["key"], taint["effect"]),

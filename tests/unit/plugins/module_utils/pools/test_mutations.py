@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.filter.mig_fit import mig_fit
@@ -88,14 +88,14 @@ def _judge(documents: list[t.Any]) -> None:
     assert time.process_time() - started < 2
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200)
 @given(mutated())
 def test_200_mutations(documents: list[t.Any]) -> None:
     _judge(documents)
 
 
 @pytest.mark.soak
-@settings(max_examples=20000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20000)
 @given(mutated())
 def test_many_mutations(documents: list[t.Any]) -> None:
     _judge(documents)

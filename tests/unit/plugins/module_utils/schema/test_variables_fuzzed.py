@@ -8,7 +8,7 @@ import copy
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
@@ -55,7 +55,7 @@ def test_one_spoilt_place_gives_messages_about_its_pool(pools: list[Document]) -
 
 
 @pytest.mark.soak
-@settings(max_examples=5000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5000)
 @given(spoilt())
 def test_many_spoilt_places(pools: list[Document]) -> None:
     _judge(pools)

@@ -8,7 +8,7 @@ import copy
 import typing as t
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.types import Field, ListOf, Section
@@ -348,7 +348,7 @@ def test_several_spoilt_places(documents: list[t.Any]) -> None:
 
 
 @pytest.mark.soak
-@settings(max_examples=20000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20000)
 @given(spoilt(8))
 def test_many_spoilt_documents(documents: list[t.Any]) -> None:
     judge(documents)
