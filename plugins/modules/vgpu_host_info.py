@@ -94,7 +94,7 @@ clusters:
       returned: always
       contains:
         subject: {description: Name of the host or of the pool., type: str, returned: always, sample: esx-a1.example.com}
-        check: {description: 'V(connection), V(manager), V(driver), V(graphics), V(bios) or V(pool).', type: str, returned: always, sample: graphics}
+        check: {description: 'V(connection), V(manager), V(driver), V(graphics), V(bios) or V(profile).', type: str, returned: always, sample: graphics}
         status: {description: 'V(ok), V(warning) or V(problem).', type: str, returned: always, sample: problem}
         evidence: {description: What vCenter shows., type: str, returned: always, sample: default graphics type shared}
         remedy: {description: What to do; empty if nothing., type: str, returned: always, sample: Set Shared Direct.}
@@ -107,8 +107,17 @@ clusters:
       contains:
         name: {description: Name of the host., type: str, returned: always, sample: esx-a1.example.com}
         path: {description: Inventory path of the host., type: str, returned: always, sample: /DC1/host/gpu-hosts/esx-a1.example.com}
-        vgpu_manager: {description: Version of the vGPU manager; empty if it is not installed and null if unknown., type: str, returned: always, sample: 580.95.02}
-        restart_owed: {description: 'What must restart before the configuration is active: V(none), V(xorg) or V(host).', type: str, returned: always, sample: none}
+        gpus: {description: Number of NVIDIA GPUs., type: int, returned: always, sample: 2}
+        vgpu_manager:
+          description: Version of the vGPU manager; empty if it is not installed and null if unknown.
+          type: str
+          returned: always
+          sample: 580.95.02
+        restart_owed:
+          description: What must restart before the configuration is active, V(none), V(xorg) or V(host).
+          type: str
+          returned: always
+          sample: none
         profiles: {description: The vGPU profiles that the host offers., type: list, elements: str, returned: always, sample: [grid_a100-10c]}
         placeable_profiles:
           description: Those of which another vGPU can be placed at present.
@@ -159,7 +168,7 @@ from ..module_utils.vsphere.host_checks import (
     PoolNeeds,
     checklist_lines,
     host_checks,
-    pool_check,
+    pool_checks,
 )
 from ..module_utils.vsphere.hosts import GraphicsRequest, owed_restart, read_graphics
 from ..module_utils.vsphere.inventory import Inventory
@@ -174,7 +183,7 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
     for cluster, pools in _pools(module, inventory):
         hosts = _evidence(module, inventory, cluster)
         checks = [check for host in hosts for check in host_checks(host, pools, _compatibility)]
-        of_pools = [pool_check(pool, hosts, _compatibility) for pool in pools]
+        of_pools = [check for pool in pools for check in pool_checks(pool, hosts, _compatibility)]
         ready = ready and not any(check.status == PROBLEM for check in of_pools)
         checks += of_pools
         path = inventory.path(cluster)
@@ -236,6 +245,7 @@ def _host(host: HostEvidence) -> dict[str, t.Any]:
     return {
         "name": host.name,
         "path": host.graphics.path,
+        "gpus": len(host.graphics.gpus),
         "vgpu_manager": host.manager,
         "restart_owed": owed_restart(host.graphics, GraphicsRequest()),
         "profiles": list(host.offers.known),

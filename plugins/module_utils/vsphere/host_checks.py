@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 import typing as t
 from dataclasses import dataclass
@@ -29,7 +30,6 @@ from .inventory import SHARED_DIRECT, Host, is_mig_backed
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _INSTALL = "esxcli software vib install -d /vmfs/volumes/DATASTORE/NVD-VMware-x86_64-VERSION-bundle.zip && esxcli system shutdown reboot --reason vGPU"
 _SHOW_BIOS = "nvidia-smi -q | grep -i 'vgpu mode'"
-_APPLY = "ansible-playbook accel.gpu.vsphere_hosts -e gpu_vsphere_hosts_apply=true -e gpu_vsphere_hosts_names={host}"
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
         text = f"default graphics type {graphics.default_type or 'unknown'}"
         if wrong:
             text += ", " + ", ".join(f"{gpu.pci_id} {gpu.configured.graphics_type or 'unknown'}" for gpu in wrong)
-        yield Check(name, "graphics", PROBLEM, text, "Set Shared Direct.", _APPLY.format(host=name))
+        yield Check(name, "graphics", PROBLEM, text, "Set Shared Direct.", _apply(name))
     elif owed != NONE:
         what = "Xorg" if owed == XORG else "the host"
         text = f"Shared Direct is configured, but {graphics.shown(active=True)} is active"
@@ -201,6 +201,11 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
             )
 
 
+def _apply(host: str) -> str:
+    playbook = "ansible-playbook accel.gpu.vsphere_hosts -e gpu_vsphere_hosts_apply=true"
+    return f"{playbook} -e gpu_vsphere_hosts_names={shlex.quote(host)}"
+
+
 def _summary(gpus: t.Sequence[GraphicsGpu]) -> str:
     kinds: dict[str, int] = {}
     for gpu in gpus:
@@ -209,8 +214,19 @@ def _summary(gpus: t.Sequence[GraphicsGpu]) -> str:
     return join_words([f"{count} x {kind}" for kind, count in kinds.items()])
 
 
-def pool_check(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibility: Compatibility) -> Check:
-    """Whether hosts of its cluster can run the vGPUs of a pool. It does not compare the number of nodes with the room on the hosts."""
+def pool_checks(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibility: Compatibility) -> list[Check]:
+    """The checks of one pool against the hosts of its cluster."""
+    checks = [_profile_check(pool, hosts, compatibility)]
+    if not pool.driver_version:
+        text = "the version of the guest driver is not declared, so it is not compared with the vGPU managers"
+        checks.append(
+            Check(pool.name, "driver", WARNING, text, "Declare driver.type: vgpu and driver.version of the pool.")
+        )
+    return checks
+
+
+def _profile_check(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibility: Compatibility) -> Check:
+    """Whether hosts offer the profile. It does not compare the number of nodes with the room on the hosts."""
     offering = [host for host in hosts if _has(host.offers.known, pool) or _has(host.offers.placeable, pool)]
     if not offering:
         return _missing_profile(pool, hosts)
@@ -222,7 +238,9 @@ def pool_check(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibility: 
     ]
     if len(broken) == len(offering):
         text = f"{pool.profile} is offered by {where}, whose vGPU manager does not support guest driver {pool.driver_version}"
-        return Check(pool.name, "pool", PROBLEM, text, "Upgrade the vGPU manager, or declare another driver.version.")
+        return Check(
+            pool.name, "profile", PROBLEM, text, "Upgrade the vGPU manager, or declare another driver.version."
+        )
     placeable = [
         host.name
         for host in offering
@@ -250,15 +268,15 @@ def _missing_profile(pool: PoolNeeds, hosts: t.Sequence[HostEvidence]) -> Check:
             f"The profile needs MIG, which divides the GPUs of a host for all pools. Choose the hosts, such as {plain[0].name}, and set their mode; their "
             "other profiles disappear."
         )
-        command = f"{_APPLY.format(host=plain[0].name)} -e gpu_vsphere_hosts_vgpu_mode={MIG} -e gpu_vsphere_hosts_restart=true"
-        return Check(pool.name, "pool", PROBLEM, text, remedy, command)
+        command = f"{_apply(plain[0].name)} -e gpu_vsphere_hosts_vgpu_mode={MIG} -e gpu_vsphere_hosts_restart=true"
+        return Check(pool.name, "profile", PROBLEM, text, remedy, command)
     known = sorted({name for host in hosts for name in host.offers.known})
     listed = (
         f"Offered: {abbreviate(known, 20)}."
         if known
         else "The hosts offer no profile at all; correct the problems of the hosts."
     )
-    return Check(pool.name, "pool", PROBLEM, text, f"Correct vgpu.profile, or prepare the hosts. {listed}")
+    return Check(pool.name, "profile", PROBLEM, text, f"Correct vgpu.profile, or prepare the hosts. {listed}")
 
 
 def checklist_lines(title: str, checks: t.Sequence[Check]) -> list[str]:
