@@ -179,7 +179,7 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
             "graphics",
             PROBLEM,
             text,
-            f"Restart {what}, while no virtual machine uses the GPUs.",
+            f"Restart {what} while no virtual machine uses the GPUs; gpu_vsphere_hosts_restart=true restarts the host.",
             RESTART_COMMANDS[owed],
         )
     elif idle:
@@ -202,7 +202,7 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
 
 
 def _apply(host: str) -> str:
-    playbook = "ansible-playbook accel.gpu.vsphere_hosts -e gpu_vsphere_hosts_apply=true"
+    playbook = "ansible-playbook -i INVENTORY accel.gpu.vsphere_hosts -e gpu_vsphere_hosts_apply=true"
     return f"{playbook} -e gpu_vsphere_hosts_names={shlex.quote(host)}"
 
 
@@ -249,10 +249,13 @@ def _profile_check(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibili
     if not placeable:
         text = f"{pool.profile} is offered by {where}, but no further vGPU can be placed at present"
         return Check(
-            pool.name, "pool", WARNING, text, "Free a GPU before the pool grows; end the maintenance mode of hosts."
+            pool.name, "profile", WARNING, text, "Free a GPU before the pool grows; end the maintenance mode of hosts."
         )
     return Check(
-        pool.name, "pool", OK, f"{pool.profile} is offered by {where}, and can be placed now on {abbreviate(placeable)}"
+        pool.name,
+        "profile",
+        OK,
+        f"{pool.profile} is offered by {where}, and can be placed now on {abbreviate(placeable)}",
     )
 
 

@@ -9,6 +9,7 @@ when Xorg or the host restarts, a mode when the host restarts.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import typing as t
 from dataclasses import dataclass
@@ -603,7 +604,7 @@ def _sets_mig(plan: HostPlan) -> bool:
 
 def merged_config(plan: HostPlan) -> t.Any:
     """The present configuration with the changes of the plan. What the plan does not change is carried over, also what only other releases know."""
-    config = plan.before.item.get("config.graphicsConfig")
+    config = copy.deepcopy(plan.before.item.get("config.graphicsConfig"))
     config.hostDefaultGraphicsType = plan.after.default_type
     config.sharedPassthruAssignmentPolicy = plan.after.assignment_policy
     entries = {each.deviceId.lower(): each for each in config.deviceType or ()}
