@@ -420,7 +420,7 @@ _POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         ("InsufficientGraphicsResourcesFault",),
         ("amount of graphics resource", "shareddirect", "shared direct"),
         "Either no host has a GPU left for this vGPU profile, or the default graphics type of the hosts is not Shared Direct; module vgpu_profile_info lists "
-        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (vSphere Client: Configure, Graphics) and restart the host.",
+        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (playbook vsphere_hosts).",
     ),
     (
         ("NoCompatibleHost", "NoCompatibleHostWithAccessToDevice", "VGpuNotSupported"),
