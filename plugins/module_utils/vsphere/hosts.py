@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from ..core.errors import InvalidOptions, ModuleFailure
 from ..core.messages import abbreviate, as_sentence, join_words
 from ..core.waits import WaitTimeout, wait_until
-from .client import Item, VCenter, VSphereError, vim
+from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
 from .inventory import SHARED_DIRECT, Inventory, is_reachable
+
+if PYVMOMI_IMPORT_ERROR is None:
+    from pyVmomi import vim
 
 SHARED = "shared"
 GRAPHICS_TYPES = (SHARED, SHARED_DIRECT)
@@ -227,25 +230,19 @@ def plan_host(host: HostGraphics, request: GraphicsRequest) -> HostPlan:
     default = request.graphics_type or host.default_type
     gpus = []
     for gpu in host.gpus:
-        setting = request.setting(gpu.pci_id)
-        configured = _configured(gpu, default, setting)
+        configured = _configured(gpu, default, request.setting(gpu.pci_id))
         explicit = gpu.explicit or configured != Graphics(default, "")
         gpus.append(dataclasses.replace(gpu, configured=configured, explicit=explicit))
-    configured = dataclasses.replace(
-        host,
-        default_type=default,
-        assignment_policy=request.assignment_policy or host.assignment_policy,
-        gpus=tuple(gpus),
-    )
-    updates = configured != host
-    owed = owed_restart(configured, request)
-    if not (owed != NONE and request.restart):
-        return HostPlan(host, configured, updates, False, owed)
+    policy = request.assignment_policy or host.assignment_policy
+    after = dataclasses.replace(host, default_type=default, assignment_policy=policy, gpus=tuple(gpus))
+    updates, owed = after != host, owed_restart(after, request)
+    if owed == NONE or not request.restart:
+        return HostPlan(host, after, updates, False, owed)
     active = tuple(
         gpu if _pending(gpu, request) == NONE else dataclasses.replace(gpu, active=_activated(gpu, request))
         for gpu in gpus
     )
-    return HostPlan(host, dataclasses.replace(configured, gpus=active), updates, True, NONE)
+    return HostPlan(host, dataclasses.replace(after, gpus=active), updates, True, NONE)
 
 
 def _configured(gpu: GraphicsGpu, default: str, setting: GpuSetting) -> Graphics:

@@ -88,7 +88,7 @@ def power_on(site: Site, name: str, profile: str | None = None, host: str = READ
 def one(result: Object, host: str) -> Object:
     """A host in the result of host_graphics."""
     (entry,) = [each for each in result["hosts"] if each["name"] == host]
-    return entry
+    return dict(entry)
 
 
 def both(site: Site, **options: Any) -> Object:

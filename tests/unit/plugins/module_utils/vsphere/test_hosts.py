@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 from types import SimpleNamespace
 
 import pytest
 from pyVmomi import vim
 
-from ansible_collections.accel.gpu.plugins.module_utils.vsphere import hosts
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import Item
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.hosts import (
     HOST,
@@ -169,7 +169,7 @@ def test_a_request_changes_only_what_differs(
     assert plan.after.gpus[0].configured == configured
     assert plan.after.gpus[0].active == plan.before.gpus[0].active
     # With a restart, nothing is owed afterwards, and a second run changes nothing.
-    restarting = hosts.dataclasses.replace(request_, restart=True)
+    restarting = dataclasses.replace(request_, restart=True)
     done = plan_host(graphics(state), restarting)
     assert (done.updates, done.restarts, done.owed) == (updates, owed != NONE, NONE)
     again = plan_host(done.after, restarting)
@@ -315,4 +315,4 @@ def test_the_mode_of_one_gpu_makes_the_restart_of_the_host_necessary() -> None:
         (SECOND, ("sharedDirect", "mixedSize"), ("sharedDirect", "sameSize")),
     )
     assert owed_restart(host, GraphicsRequest()) == HOST
-    assert owed_restart(hosts.dataclasses.replace(host, gpus=host.gpus[:1]), GraphicsRequest()) == XORG
+    assert owed_restart(dataclasses.replace(host, gpus=host.gpus[:1]), GraphicsRequest()) == XORG
