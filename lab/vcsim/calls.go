@@ -104,6 +104,7 @@ func (c *vCenter) watchHTTP(next http.Handler) http.Handler {
 var messages = map[string]string{
 	"DuplicateName":     "The name already exists.",
 	"FileAlreadyExists": "Cannot complete the operation because the file or folder already exists.",
+	"HostNotConnected":  "The operation is not allowed, because the host is not connected.",
 	"NoPermission":      "Permission to perform this operation was denied.",
 	"NotAuthenticated":  "The session is not authenticated.",
 	"SystemError":       "A general system error occurred: the fault task-fails",

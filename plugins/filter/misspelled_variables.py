@@ -69,6 +69,7 @@ _OF_NO_ROLE = (
         "gpu_plan",
         "gpu_autoscaling_result",
         "gpu_nodegroups_result",
+        "gpu_vsphere_hosts_result",
         "gpu_vsphere_templates_result",
         "gpu_operator_policy",
     ),

@@ -125,7 +125,7 @@ def start_vcenter(
 ) -> Iterator[VCenter]:
     """Run a vCenter with its files in `folder`; the default objects and users are those of the lab's vCenter.
 
-    The API's version is 7.0.3.0, 8.0.3.0 or 9.0.0.0. `state` is a file that keeps the virtual machines for the next start,
+    The API's version is 7.0.3.0, 8.0.2.0, 8.0.3.0 or 9.0.0.0. `state` is a file that keeps the virtual machines for the next start,
     `images` a folder whose files `images_url` serves.
     """
     program = build.ensure(["vcsim"])["vcsim"] / "bin" / "vcsim"

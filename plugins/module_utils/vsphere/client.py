@@ -162,7 +162,7 @@ class VCenter:
     @functools.cached_property
     def content(self) -> t.Any:
         """The entry to all managers of vCenter; logs in at the first use."""
-        version = self._negotiated_version()
+        version = self._version
         if self.options.proxy_host and not _supports_proxies():
             raise ConnectionProblem(
                 "proxy_host needs pyvmomi 9.0.0.0 or newer, because older ones fail behind a proxy. Install a newer pyvmomi."
@@ -182,7 +182,13 @@ class VCenter:
         self._login(content)
         return content
 
-    def _negotiated_version(self) -> str:
+    @property
+    def api_version(self) -> tuple[int, ...]:
+        """The number of the API's version that vCenter and pyvmomi have in common. pyvmomi drops what a newer version has, without an error."""
+        return _number(self._version)
+
+    @functools.cached_property
+    def _version(self) -> str:
         """The newest version that pyvmomi and vCenter have in common, from the list that vCenter publishes without a login."""
         options = self.options
         url = f"https://{options.address}/sdk/vimServiceVersions.xml"
@@ -414,7 +420,7 @@ _POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         ("InsufficientGraphicsResourcesFault",),
         ("amount of graphics resource", "shareddirect", "shared direct"),
         "Either no host has a GPU left for this vGPU profile, or the default graphics type of the hosts is not Shared Direct; module vgpu_profile_info lists "
-        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (vSphere Client: Configure, Graphics) and restart the host.",
+        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (playbook vsphere_hosts).",
     ),
     (
         ("NoCompatibleHost", "NoCompatibleHostWithAccessToDevice", "VGpuNotSupported"),

@@ -77,13 +77,14 @@ class Host:
         return self.item.name
 
     @property
+    def reachable(self) -> bool:
+        """Whether it is connected and powered on."""
+        return is_reachable(self.item)
+
+    @property
     def usable(self) -> bool:
         """Whether it is connected, powered on, and not in maintenance mode."""
-        return (
-            str(self.item.get("runtime.connectionState")) == "connected"
-            and str(self.item.get("runtime.powerState", "poweredOn")) == "poweredOn"
-            and not self.item.get("runtime.inMaintenanceMode")
-        )
+        return self.reachable and not self.item.get("runtime.inMaintenanceMode")
 
 
 @dataclass(frozen=True)
@@ -207,15 +208,15 @@ class Inventory:
         return [_profile(name, details.get(name), hosts) for name in sorted(names)]
 
     def manager_versions(self, hosts: t.Iterable[Host]) -> dict[str, str | None]:
-        """The version of the vGPU manager on each host, such as 550.163.02; None if it is not installed, or if the user may not read it."""
+        """The version of the vGPU manager on each host, such as 550.163.02; empty if it is not installed, None if the user or vCenter cannot read it."""
 
         def read(host: Host) -> str | None:
             manager = host.item.get("configManager.imageConfigManager")
-            if manager is None or not host.usable:
+            if manager is None or not host.reachable:
                 return None
             packages = self.center.call("FetchSoftwarePackages", manager.FetchSoftwarePackages) or ()
             versions = [each.version for each in packages if _MANAGER_PACKAGE.match(each.name or "")]
-            return versions[0].partition("-")[0] if versions else None
+            return versions[0].partition("-")[0] if versions else ""
 
         calls = [(host.name, functools.partial(read, host)) for host in hosts]
         outcomes = run_bounded(calls, fatal=lambda error: not isinstance(error, VSphereError))
@@ -223,6 +224,20 @@ class Inventory:
             if outcome.error is not None and not isinstance(outcome.error, VSphereError):
                 raise outcome.error
         return {outcome.name: outcome.value for outcome in outcomes}
+
+
+def is_reachable(host: Item) -> bool:
+    """Whether a host is connected and powered on."""
+    return (
+        str(host.get("runtime.connectionState")) == "connected"
+        and str(host.get("runtime.powerState", "poweredOn")) == "poweredOn"
+    )
+
+
+def is_mig_backed(profile: str) -> bool:
+    """Whether the name of a profile is that of a MIG instance, such as grid_a100-3-20c."""
+    parsed = _PROFILE.match(profile)
+    return bool(parsed and parsed["slices"])
 
 
 def _host(item: Item) -> Host:
