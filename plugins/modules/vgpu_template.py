@@ -164,12 +164,13 @@ import contextlib
 import functools
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.core.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
 from ..module_utils.core.messages import abbreviate, diff_of, join_words
 from ..module_utils.core.module import CONFIRM, ArgumentSpec
 from ..module_utils.core.waits import run_bounded
 from ..module_utils.vsphere.inventory import Inventory
-from ..module_utils.vsphere.module import KUBERNETES, NAMESPACE, TEMPLATES, VSphereModule
+from ..module_utils.vsphere.module import KUBERNETES, TEMPLATES, VSphereModule
 from ..module_utils.vsphere.ova import open_ova
 from ..module_utils.vsphere.templates import (
     Template,
@@ -439,7 +440,7 @@ def main() -> None:
     spec: ArgumentSpec = {
         **TEMPLATES,
         **KUBERNETES,
-        **NAMESPACE,
+        **NAMESPACE_OPTION,
         **CONFIRM,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "wait_timeout": {"type": "int", "default": 600},

@@ -19,13 +19,13 @@ from ..catalog.names import (
     POOL_LABEL,
 )
 from ..catalog.releases import LICENSING_SECRET_SINCE, release_of
+from ..catalog.vgpu import AUTOMATIC, feature_mismatch
 from ..core.errors import InvalidOptions
 from ..core.messages import abbreviate, join_words, quote
 from ..core.values import Document, Object, get_nested
 from ..gpu_operator.cluster_policy import uses_driver_objects
 from ..schema.driver import VGPU_TYPE
 from .token import (
-    AUTOMATIC,
     FEATURE_TYPE_OPTION,
     GRIDD_CONF_HEADER,
     REPLACE_OPTION,
@@ -36,7 +36,6 @@ from .token import (
     GriddOptions,
     InvalidToken,
     TokenInfo,
-    feature_mismatch,
     feature_type_of,
     fingerprint,
     gridd_conf_warnings,

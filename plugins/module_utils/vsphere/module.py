@@ -8,6 +8,7 @@ import functools
 import hashlib
 import typing as t
 
+from ..catalog.openshift import FailureDomain
 from ..core.errors import InvalidOptions, ServiceError
 from ..core.http import ConnectionPools
 from ..core.messages import quote
@@ -16,12 +17,11 @@ from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VCenter, VCenterOptions, VSphereError
 from .connection import CONNECTION
-from .openshift import FailureDomain, OpenShift, find_failure_domain
+from .openshift import OpenShift, find_failure_domain
 from .ova import OvaSource, Upload
 from .templates import MAX_NAME, TemplateRequest
 
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
-NAMESPACE: ArgumentSpec = {"namespace": {"type": "str", "default": "openshift-machine-api"}}
 _TEMPLATE: ArgumentSpec = {
     "name": {"type": "str"},
     "profile": {"type": "str"},

@@ -262,10 +262,10 @@ def refused() -> t.NoReturn:
         (packages(("NVD-VMware_ESXi_8.0.0_Driver", "550.163.02-1OEM.800.1.0.20613240")), "550.163.02"),
         (packages(("esx-base", "8.0.3"), ("NVIDIA-VMware_ESXi_7.0.2_Driver", "525.60.12-1OEM")), "525.60.12"),
         # The daemon of the same vendor, and other packages, are no manager.
-        (packages(("nvdgpumgmtdaemon", "550.1-1OEM"), ("NVD-GPU-Daemon", "1.0"), ("", "1")), None),
-        (packages(), None),
+        (packages(("nvdgpumgmtdaemon", "550.1-1OEM"), ("NVD-GPU-Daemon", "1.0"), ("", "1")), ""),
+        (packages(), ""),
         (None, None),
-        (SimpleNamespace(FetchSoftwarePackages=lambda: None), None),
+        (SimpleNamespace(FetchSoftwarePackages=lambda: None), ""),
         (SimpleNamespace(FetchSoftwarePackages=refused), None),
     ],
 )

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import NAMESPACE_OPTION
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import start_failures
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.connection import VCENTER
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.module import (
     KUBERNETES,
-    NAMESPACE,
     TEMPLATES,
     VSphereModule,
 )
@@ -72,7 +72,7 @@ def requests(options: Object, openshift: OpenShift | None = None) -> Object:
     """The result of a module that returns its requests."""
 
     def main() -> None:
-        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE})
+        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE_OPTION})
         module.__dict__["openshift"] = openshift
         module.run(lambda module: {"requests": [dataclasses.asdict(each) for each in module.requests()]})
 
@@ -241,7 +241,7 @@ def connected(options: Object, openshift: OpenShift | None = None, env: dict[str
         return {"address": used.address, "user": used.username, "pinned": module.upload().pinned is not None}
 
     def main() -> None:
-        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE})
+        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE_OPTION})
         module.__dict__["openshift"] = openshift
         module.run(work)
 
