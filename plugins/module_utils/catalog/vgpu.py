@@ -92,7 +92,7 @@ def profile_problem(profile: str) -> str:
 
 def mmio_problem(gib: int) -> str:
     """Why an MMIO space cannot have a size; empty if it can."""
-    return "" if gib > 0 and not gib & (gib - 1) else f"{gib} is not a power of two; set one, such as 256, or remove it"
+    return "" if gib > 0 and not gib & (gib - 1) else f"{gib} is not a power of two; set one, such as 256, or omit it"
 
 
 # The licenses of vGPU types.

@@ -162,8 +162,13 @@ def vgpu_pools(plan: Plan) -> list[PoolPlan]:
 
 
 def declared_vgpu_types(plan: Plan, pools: t.Collection[str] = ()) -> list[str]:
-    """The vGPU types in the `match` of the vGPU pools with these names, or of all vGPU pools; other products are included."""
-    return [product for pool in vgpu_pools(plan) if not pools or pool.name in pools for product in pool.match.products]
+    """The vGPU types in `vgpu` and in `match` of the vGPU pools with these names, or of all vGPU pools; other products are included."""
+    return [
+        name
+        for pool in vgpu_pools(plan)
+        if not pools or pool.name in pools
+        for name in (*([pool.vgpu["profile"]] if pool.vgpu else ()), *pool.match.products)
+    ]
 
 
 def desired_targets(

@@ -280,7 +280,7 @@ def license_nodes(
     return [
         license_node(node)
         for node in sorted(nodes, key=lambda node: node.name)
-        if node.labels.get(VGPU_PRESENT_LABEL) == "true"
+        if node.has_vgpu
         or (pool_of.get(node.name) in declared and node.has_gpu and node.labels.get(VGPU_PRESENT_LABEL) != "false")
     ]
 

@@ -313,10 +313,10 @@ def mmio_gib(gpu_memory_gib: int, count: int) -> int:
     return 2 * power * count
 
 
-def receiving_hosts(hosts: t.Iterable[Host], datastore: t.Any, network: t.Any) -> list[Host]:
-    """The usable hosts that have both the datastore and the network, which is where an import can be received."""
+def connected_hosts(hosts: t.Iterable[Host], datastore: t.Any, network: t.Any) -> list[Host]:
+    """The hosts that have both the datastore and the network: usable ones can receive an import, and machines can run on them."""
     return [
         host
         for host in hosts
-        if host.usable and datastore in host.item.get("datastore", ()) and network in host.item.get("network", ())
+        if datastore in host.item.get("datastore", ()) and network in host.item.get("network", ())
     ]

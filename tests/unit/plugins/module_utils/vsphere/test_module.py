@@ -96,6 +96,10 @@ def test_a_template_that_needs_no_cluster() -> None:
         "source": {"location": OVA["url"], "sha256": SHA256, "release": ""},
         "resource_pool": None,
         "mmio_gib": None,
+        "machines": None,
+        "max_machines": None,
+        "recreate": False,
+        "driver_version": None,
     }
 
 
@@ -115,6 +119,12 @@ ENTRIES: list[tuple[Object, str]] = [
     ({"network": None}, "network: not set; set them, or set kubernetes"),
     ({"datastore": "", "cluster": None}, "cluster, datastore: not set; set them, or set kubernetes"),
     ({"url": None, "checksum": None}, "url, path: not set; set one of them, or set kubernetes"),
+    (
+        {"profile": "nvidia_l40s-2b"},
+        "profile: nvidia_l40s-2b is of the series B (virtual PC), on which CUDA does not run",
+    ),
+    ({"machines": -1}, "machines: -1 is negative; set the number of virtual machines"),
+    ({"max_machines": -1}, "max_machines: -1 is negative; set the number of virtual machines"),
     ({"path": "/x.ova"}, "url and path: are mutually exclusive"),
     ({"url": "ftp://mirror/x.ova"}, "url: must begin with https:// or http://"),
     ({"url": "mirror/x.ova"}, "url: must begin with https:// or http://"),
