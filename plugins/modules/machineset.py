@@ -148,8 +148,9 @@ details:
 import functools
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.clouds.machineset_groups import MachineApi, MachineSetProvider, ask_vcenter
-from ..module_utils.clouds.machinesets import FIELDS, NAMESPACE
+from ..module_utils.clouds.machinesets import FIELDS
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.licensing.container import LicenseReturn
@@ -161,7 +162,7 @@ if t.TYPE_CHECKING:
     from ..module_utils.nodes.drain import NodeRemoval
 
 _SPEC: ArgumentSpec = {
-    **NAMESPACE,
+    **NAMESPACE_OPTION,
     **DRAIN,
     **VCENTER,
     **FIELDS.argument_spec,

@@ -19,6 +19,8 @@ description:
   - A template is never changed. If the release, the OVA or the configuration changes, or if somebody has edited the template, the module builds a new one
     beside it under a new name, RV(templates.NAME.path). A template that this module has built for the cluster is deleted once it is superseded and neither a
     MachineSet nor a Machine that is being created names it. This requires O(kubernetes).
+  - Before it changes anything, the module fails if the machines cannot run on the hosts. It compares O(machines) and O(max_machines) with the GPUs of the hosts
+    and with the vGPUs that are in use, O(driver_version) with the vGPU managers, and O(feature_type) with the profiles.
   - The OVA is streamed to an ESXi host. It is not stored on the machine that runs the module. Its checksum is verified before vCenter completes the import.
 extends_documentation_fragment:
   - accel.gpu.vsphere
@@ -36,6 +38,17 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  names:
+    description:
+      - Names of the templates in O(templates) that are built. The machines of the others are only counted when the module checks whether all machines fit. By
+        default, all templates are built.
+    type: list
+    elements: str
+  feature_type:
+    description:
+      - C(FeatureType) in the license configuration of the nodes. The module fails if the types of their vGPUs get no license from it. See
+        O(accel.gpu.license#module:feature_type).
+    type: int
   wait_timeout:
     description: Seconds to wait for each task of vCenter. Uploads have no time limit while data is sent.
     type: int
@@ -144,8 +157,9 @@ vcenter:
 code:
   description:
     - The reason for the failure.
-    - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or
-      has another checksum. V(login) - vCenter does not accept the user name and the password. V(connection) - no usable credentials, or pyvmomi is missing.
+    - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, the machines cannot run, or the user lacks privileges.
+      V(ova) - the OVA cannot be read or uploaded, or has another checksum. V(login) - vCenter does not accept the user name and the password.
+      V(connection) - no usable credentials, or pyvmomi is missing.
       V(unreachable) - vCenter does not respond. V(timeout) - see O(wait_timeout). V(in_use) - a template that should be deleted is in use. V(mismatch) -
       vCenter has not stored all settings. V(partial) - some templates could not be built. V(wrong_cluster) - O(kubernetes) points to a different cluster.
       V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status that corresponds to the fault of vCenter.
@@ -164,12 +178,14 @@ import contextlib
 import functools
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.core.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
 from ..module_utils.core.messages import abbreviate, diff_of, join_words
 from ..module_utils.core.module import CONFIRM, ArgumentSpec
 from ..module_utils.core.waits import run_bounded
+from ..module_utils.vsphere.capacity import check
 from ..module_utils.vsphere.inventory import Inventory
-from ..module_utils.vsphere.module import KUBERNETES, NAMESPACE, TEMPLATES, VSphereModule
+from ..module_utils.vsphere.module import KUBERNETES, TEMPLATES, VSphereModule
 from ..module_utils.vsphere.ova import open_ova
 from ..module_utils.vsphere.templates import (
     Template,
@@ -204,6 +220,12 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
     """Compare the templates with the declarations, and make what is missing."""
     requests = module.requests()
     inventory, plans = _plans(module, requests)
+    assessment = check(inventory, plans, _owner(module), module.params["feature_type"])
+    if assessment.problems:
+        raise InvalidOptions(assessment.problems, "The declared machines cannot run on the hosts:")
+    for text in assessment.warnings:
+        module.warn(text)
+    plans = _selected(module, plans)
     for plan in plans:
         _warn(module, plan)
     _warn_of_release(module, plans)
@@ -213,6 +235,7 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
         with _locked(module):
             # Another run may have changed the templates while this run waited for the Lease.
             inventory, plans = _plans(module, requests)
+            plans = _selected(module, plans)
             result = _result(module, plans)
             _apply(module, inventory, plans, result)
             return result
@@ -231,6 +254,12 @@ def _plans(module: VSphereModule, requests: t.Sequence[TemplateRequest]) -> tupl
         return openshift.users_of(used(), template) if openshift else None
 
     return inventory, plan_templates(resolved, templates, _owner(module), users_of)
+
+
+def _selected(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> list[TemplatePlan]:
+    """The plans of the templates that this run builds."""
+    names = module.params["names"]
+    return [plan for plan in plans if not names or plan.resolved.request.name in names]
 
 
 def _result(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
@@ -439,8 +468,10 @@ def main() -> None:
     spec: ArgumentSpec = {
         **TEMPLATES,
         **KUBERNETES,
-        **NAMESPACE,
+        **NAMESPACE_OPTION,
         **CONFIRM,
+        "names": {"type": "list", "elements": "str"},
+        "feature_type": {"type": "int"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "wait_timeout": {"type": "int", "default": 600},
     }

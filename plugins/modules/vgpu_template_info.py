@@ -133,10 +133,11 @@ details:
 
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.connection_options import CONNECTION
 from ..module_utils.vsphere.inventory import Inventory
-from ..module_utils.vsphere.module import NAMESPACE, VSphereModule
+from ..module_utils.vsphere.module import VSphereModule
 from ..module_utils.vsphere.templates import Template, clones_of, folders_named, read_templates
 
 
@@ -180,7 +181,7 @@ def main() -> None:
     """Run the module."""
     spec: ArgumentSpec = {
         "kubernetes": {"type": "dict", "options": CONNECTION},
-        **NAMESPACE,
+        **NAMESPACE_OPTION,
         "folder": {"type": "str", "default": "accel-gpu"},
         "names": {"type": "list", "elements": "str"},
         "clones": {"type": "bool", "default": True},

@@ -88,10 +88,10 @@ class Site:
         """The result of vgpu_template."""
         return run_module(vgpu_template.main, {**self.connection, **self.options, **options}, check=check, diff=True)
 
-    def templates(self, *entries: Object, check: bool = False) -> Object:
+    def templates(self, *entries: Object, check: bool = False, **options: Any) -> Object:
         """The result of vgpu_template with several templates."""
-        listed = [{**self.options, **entry} for entry in entries]
-        return run_module(vgpu_template.main, {**self.connection, "templates": listed}, check=check, diff=True)
+        listed = {"templates": [{**self.options, **entry} for entry in entries], **options}
+        return run_module(vgpu_template.main, {**self.connection, **listed}, check=check, diff=True)
 
     def info(self, **options: Any) -> list[Object]:
         """The templates of vgpu_template_info."""

@@ -27,7 +27,6 @@ from ..catalog.openshift import (
     CAPACITY_KEYS,
     CAPACITY_LABELS,
     CPU,
-    MACHINE_API_NAMESPACE,
     MACHINE_API_VERSION,
     MACHINE_CLUSTER_LABEL,
     MACHINE_ROLE_LABEL,
@@ -38,6 +37,7 @@ from ..catalog.openshift import (
     UNSUPPORTED_PLATFORMS,
     AutoscalerRules,
     Platform,
+    failure_domains,
     platform_of,
     zone_and_region,
 )
@@ -55,7 +55,6 @@ from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, NODE_TAINTS,
 
 # Defines the settings of a MachineSet that the module machineset changes (pure).
 
-NAMESPACE: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default": MACHINE_API_NAMESPACE}}
 # Every change is one patch of the object.
 PATCH = ("PATCH", "")
 # The settings of machines, each with the remedy for a platform that does not have the setting. In a remedy, `having` is replaced with the names of the
@@ -618,15 +617,17 @@ def zone_of(machineset: Document, infrastructure: Document | None) -> Zone:
 
 def _zone_of_failure_domain(spec: Document, platform: Platform, infrastructure: Document | None) -> Zone:
     workspace = spec.get("workspace") or {}
-    for domain in get_nested(infrastructure, *platform.failure_domains) or []:
-        topology = domain.get("topology") or {}
-        if domain.get("server") == workspace.get("server") and all(
-            workspace.get(key) == topology[key]
-            for key in ("datacenter", "datastore", "resourcePool")
-            if topology.get(key)
+    for domain in failure_domains(infrastructure):
+        places = {
+            "datacenter": domain.datacenter,
+            "datastore": domain.datastore,
+            "resourcePool": domain.resource_pool,
+        }
+        if domain.server == workspace.get("server") and all(
+            workspace.get(key) == place for key, place in places.items() if place
         ):
-            zone, region = str(domain.get("zone") or ""), str(domain.get("region") or "")
-            return Zone(frozenset({zone, str(domain.get("name"))} - {""}), _labels(platform, zone, region))
+            names = frozenset({domain.zone, domain.name} - {""})
+            return Zone(names, _labels(platform, domain.zone, domain.region))
     return Zone(frozenset(), {})
 
 

@@ -17,11 +17,12 @@ import typing as t
 import uuid
 from dataclasses import dataclass, field
 
+from ..catalog.vgpu import profile_problem
 from ..core.errors import InvalidOptions, ModuleFailure
-from ..core.messages import abbreviate, join_words, quote
+from ..core.messages import abbreviate, join_words, nearest, quote
 from ..core.values import parse_json
 from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
-from .inventory import SHARED_DIRECT, Host, Inventory, Profile, mmio_gib, receiving_hosts
+from .inventory import SHARED_DIRECT, Host, Inventory, Profile, connected_hosts, mmio_gib
 from .ova import MIN_HARDWARE, ImportTarget, OpenOva, OvaError, OvaSource, Upload, import_ova
 from .settings import (
     PROPERTIES,
@@ -41,8 +42,6 @@ FINGERPRINT_KEY = "accel-gpu.template"
 FINISHED_KEY = "accel-gpu.template-finished"
 # ESXi writes this key when a virtual machine is started for the first time, and keeps it.
 _STARTED_KEY = "sched.swap.derivedName"
-# The maximum length of the name of a virtual machine in vCenter.
-MAX_NAME = 80
 _PROPERTIES = {
     "VirtualMachine": tuple(
         dict.fromkeys(
@@ -134,6 +133,11 @@ class TemplateRequest:
     source: OvaSource
     resource_pool: str | None = None
     mmio_gib: int | None = None
+    # The machines that are cloned from it: see capacity.Demand. driver_version: of their guest driver.
+    machines: int | None = None
+    max_machines: int | None = None
+    recreate: bool = False
+    driver_version: str | None = None
 
     @property
     def label(self) -> str:
@@ -143,7 +147,10 @@ class TemplateRequest:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A request with the objects of vCenter that it names, and the settings that follow from the hosts."""
+    """A request with the objects of vCenter that it names, and the settings that follow from the hosts.
+
+    hosts: the usable ones with the datastore and the network. suitable: also those that are not usable at present. profiles: all of the cluster.
+    """
 
     request: TemplateRequest
     configuration: Configuration
@@ -152,6 +159,9 @@ class Resolved:
     datastore: Item
     network: Item
     hosts: tuple[Host, ...]
+    suitable: tuple[Host, ...]
+    profile: Profile
+    profiles: tuple[Profile, ...]
     folder_path: str
     folder: Item | None
     warnings: tuple[str, ...] = ()
@@ -193,8 +203,8 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
     network = inventory.find("Network", request.network, "network", datacenter)
     pool = inventory.resource_pool(cluster, request.resource_pool, "resource_pool")
     hosts = inventory.hosts_of(cluster)
-    receiving = receiving_hosts(hosts, datastore.ref, network.ref)
-    if not receiving:
+    connected = connected_hosts(hosts, datastore.ref, network.ref)
+    if not any(host.usable for host in connected):
         raise InvalidOptions(
             [
                 f"no usable host of {cluster.name} has both the datastore {datastore.name} and the network {network.name}; connect a host, end its "
@@ -203,7 +213,7 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
         )
     if cluster.ref not in profiles:
         profiles[cluster.ref] = inventory.profiles(cluster)
-    profile = _find_profile(request.profile, profiles[cluster.ref], cluster.name)
+    profile = _find_profile(inventory, request.profile, profiles[cluster.ref], cluster.name, hosts)
     mmio = request.mmio_gib or (mmio_gib(profile.gpu_memory_gib, request.count) if profile.gpu_memory_gib else None)
     if mmio is None:
         raise InvalidOptions(
@@ -220,25 +230,50 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
         pool,
         datastore,
         network,
-        tuple(receiving),
+        tuple(host for host in connected if host.usable),
+        tuple(connected),
+        profile,
+        tuple(profiles[cluster.ref]),
         path,
         folder,
         tuple(_host_warnings(request, profile, hosts)),
     )
 
 
-def _find_profile(name: str, profiles: t.Sequence[Profile], cluster: str) -> Profile:
+def _find_profile(
+    inventory: Inventory, name: str, profiles: t.Sequence[Profile], cluster: str, hosts: t.Sequence[Host]
+) -> Profile:
     """The profile with this name in any case; vCenter accepts only the spelling of the hosts."""
     profile = next((profile for profile in profiles if profile.name.lower() == name.lower()), None)
     if profile is None:
-        known = abbreviate([each.name for each in profiles]) if profiles else "none"
+        names = [each.name for each in profiles]
+        similar = nearest(name, names)
+        question = f"did you mean {similar}? " if similar else ""
+        reasons = "".join(f". {text}" for text in _without_profiles(inventory, hosts))
         raise InvalidOptions(
             [
-                f"profile: no host of {cluster} offers {quote(name)}; known: {known}. Hosts offer profiles once NVIDIA's vGPU manager is installed; a "
-                "host whose GPUs run another profile may not list it"
+                f"profile: no host of {cluster} offers {quote(name)}; {question}known: {abbreviate(names) or 'none'}{reasons}. A host whose GPUs run another "
+                "profile may not list it"
             ]
         )
+    if problem := profile_problem(profile.name):
+        raise InvalidOptions([f"profile: {problem}"])
     return profile
+
+
+def _without_profiles(inventory: Inventory, hosts: t.Sequence[Host]) -> t.Iterator[str]:
+    """Why hosts offer no profile, one sentence without a period for each reason; reads the packages of the hosts that have GPUs."""
+    if not any(host.gpus for host in hosts):
+        yield "No host reports a GPU of which vCenter knows the memory; check that the GPUs are not passed through"
+        return
+    silent = [host for host in hosts if host.gpus and not host.known and not host.placeable]
+    versions = inventory.manager_versions(silent) if silent else {}
+    if lacking := [host.name for host in silent if versions[host.name] == ""]:
+        yield f"NVIDIA's vGPU manager is not installed on {abbreviate(lacking)}; install its VIB, and restart the host"
+    if unsuitable := [
+        host.name for host in silent if versions[host.name] != "" and host.graphics_type not in ("", SHARED_DIRECT)
+    ]:
+        yield f"The default graphics type of {abbreviate(unsuitable)} is not Shared Direct; set it in the vSphere Client under Configure, Graphics"
 
 
 def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence[Host]) -> t.Iterator[str]:
@@ -249,20 +284,6 @@ def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence
             f"{request.label}: the default graphics type of {join_words(shared)} is not Shared Direct, so no machine with a vGPU starts there. Set it in "
             "the vSphere Client under Configure, Graphics."
         )
-    largest = max((_places(host, profile) for host in having), default=0)
-    if largest and request.count > largest:
-        yield (
-            f"{request.label}: count is {request.count}, but no host has GPUs for more than {largest} vGPUs of {profile.name}, so no machine starts. Use a "
-            "smaller count or profile."
-        )
-    if not profile.placeable_hosts:
-        yield f"{request.label}: no host can place {profile.name} at present. Machines start when a GPU is free."
-
-
-def _places(host: Host, profile: Profile) -> int:
-    """The maximum number of vGPUs of a profile on a host; 0 if it is unknown."""
-    gpus = [gpu for gpu in host.gpus if gpu.memory_gib == profile.gpu_memory_gib]
-    return len(gpus) * (profile.max_per_gpu or 0)
 
 
 def _folder_path(inventory: Inventory, datacenter: Item, folder: str) -> str:

@@ -193,6 +193,56 @@ def test_deleted_node_groups_leave_no_template(lab: Lab) -> None:
     assert [name.partition("-4")[0] for name in templates(lab)] == ["inference-zone-b"]
 
 
+def pool(name: str, profile: str, count: int, **more: Any) -> Object:
+    return {"name": name, "nodes": {"zones": ["zone-a"], "count": count}, "vgpu": {"profile": profile}, **more}
+
+
+GUEST_DRIVER = {
+    "type": "vgpu",
+    "version": "595.71.05",
+    "repository": "registry.example.com/nvidia",
+    "licensing_secret": "nls",
+}
+# The pools, other variables, and what is said.
+NOT_STARTING: dict[str, tuple[list[Object], Object, list[str]]] = {
+    "unknown profile": ([pool("vdi", "grid_a100-11c", 1)], {}, ['no host of cluster-a offers "grid_a100-11c"']),
+    "wrong class": (
+        [pool("vdi", "grid_a100-10b", 1)],
+        {},
+        ["gpu_pools[0].vgpu.profile: grid_a100-10b is of the series B"],
+    ),
+    "wrong license": (
+        [pool("vdi", "grid_a100-10c", 1)],
+        {"gpu_licensing_feature_type": "2"},
+        ["Template vdi-zone-a: gpu_licensing_feature_type", "vGPU types of class C require 1 (NVIDIA vGPU) or 4"],
+    ),
+    "too many, and a newer driver": (
+        [pool("vdi", "grid_a100-10c", 17, driver=GUEST_DRIVER)],
+        {},
+        [
+            "the hosts of cluster-a have room for 16 machines with 1 x grid_a100-10c, not for 17 (esx-a1.example.com: 8; esx-a2.example.com: 8;",
+            "Guest driver 595.71.05 belongs to vGPU 20, and is newer than vGPU manager 580.95.02",
+        ],
+    ),
+    "mixed sizes": (
+        [pool("small", "grid_a100-10c", 2), pool("large", "grid_a100-20c", 7)],
+        {},
+        ["Templates small-zone-a and large-zone-a: nodes.count", "set the vGPU mode of the GPUs to Mixed Size"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_STARTING)
+def test_plan_and_site_refuse_what_vcenter_could_not_start(lab: Lab, case: str) -> None:
+    pools, variables, texts = NOT_STARTING[case]
+    before, sets = calls(lab), named_templates(lab)
+    for name in ("plan", "site"):
+        played = play(lab, name, gpu_pools=pools, **variables)
+        for text in texts:
+            assert text in played.failure(HOST)
+    assert (calls(lab), named_templates(lab)) == (before, sets)
+
+
 def edited(lab: Lab, *change: str) -> str:
     """The path of a template for one more MachineSet, changed by hand."""
     sited(lab)
