@@ -266,9 +266,9 @@ def replace_machines(
     machines = [machine for each in planned for machine in each.machines]
     if machines:
         name = module.name_to_confirm()
-        listed = ", ".join(f"{each.name} (node {each.node})" if each.node else each.name for each in machines)
         module.require_confirmation(
-            f"This replaces {len(machines)} machine(s){f' of cluster {name}' if name else ''}, and evicts the pods on their nodes: {listed}."
+            f"This replaces {len(machines)} machine(s){f' of cluster {name}' if name else ''}, and evicts the pods on their nodes: "
+            f"{', '.join(map(str, machines))}."
         )
     replaces = bool(machines) and not module.check_mode
     with rollout.drainer.lease.held() if replaces else contextlib.nullcontext():

@@ -42,6 +42,10 @@ class OutdatedMachine:
     machineset: str
     group: str
 
+    def __str__(self) -> str:
+        """The name, with that of the node if it differs."""
+        return self.name if self.node in (None, self.name) else f"{self.name} (node {self.node})"
+
 
 @dataclass(frozen=True)
 class PoolRollout:
@@ -100,12 +104,7 @@ def rollout_diff(rollouts: t.Sequence[PoolRollout]) -> Object:
     after = {
         each.pool: {
             "outdated": [machine.name for machine in each.remaining],
-            "replaced": [
-                ", ".join(
-                    f"{machine.name} (node {machine.node})" if machine.node else machine.name for machine in batch
-                )
-                for batch in each.batches
-            ],
+            "replaced": [", ".join(map(str, batch)) for batch in each.batches],
         }
         for each in rollouts
     }
