@@ -38,8 +38,9 @@ options:
     description:
       - Whether Machines whose settings differ from those of new Machines are replaced in their MachineSet, after all other changes, instead of a replacement
         of the node group (O(recreate)). Requires O(confirm), because the pods on their nodes are evicted.
-      - The Machines of a pool are replaced in batches. A batch is drained and its Machines are deleted. Then the module waits until the new Machines are
-        running, and their nodes are ready and offer GPUs if those of the batch did. If a new Machine does not start, no further Machine is deleted.
+      - The Machines of a pool are replaced in batches. A batch is drained, and the MachineSet is scaled down by its Machines and, once they are gone, up
+        again. Then the module waits until the new Machines are running, and their nodes are ready and offer GPUs if those of the batch did. If a new
+        Machine does not start, no further node is drained.
       - Machines without a node come first. A Machine that has the present settings is never replaced, so a run after a killed one continues.
     type: bool
     default: false

@@ -137,8 +137,7 @@ def with_rollouts(result: Object, rollouts: t.Sequence[PoolRollout]) -> Object:
 class MachineRollout:
     """Replaces outdated Machines in their MachineSets.
 
-    A Machine is deleted after its node was drained, and its MachineSet creates a new one. With `surge`, the MachineSet gets the new Machine first, and
-    the old one is removed by scaling it down.
+    The node of a Machine is drained, and its MachineSet is scaled down by this Machine and, once it is gone, up again. With `surge`, it is scaled up first.
     """
 
     api: MachineApi
@@ -147,7 +146,7 @@ class MachineRollout:
     options: ReconcileOptions
     progress: Progress
     surge: bool
-    _done: dict[str, list[str]] = dataclasses.field(default_factory=dict, init=False)
+    _gone: set[str] = dataclasses.field(default_factory=set, init=False)
 
     def plan(self, rollouts: t.Mapping[str, RolloutPlan]) -> list[PoolRollout]:
         """What a run replaces in each pool; `rollouts` contains the settings by pool. Raises InvalidOptions if that is not possible."""
@@ -171,8 +170,7 @@ class MachineRollout:
             ]
             for pool, names in by_pool.items()
         }
-        if self.surge:
-            self._require_fixed_sizes({machine.group for machines in outdated.values() for machine in machines})
+        self._require_sizes({machine.group for machines in outdated.values() for machine in machines})
         nodes = {pool: {node for name in names for node in groups[name].nodes} for pool, names in by_pool.items()}
         affected = {node for pool, machines in outdated.items() if machines for node in nodes[pool]}
         idle_first = self.drainer.scale_down_candidates(affected, len(affected)) if affected else []
@@ -204,22 +202,26 @@ class MachineRollout:
         left = {each.pool: self._left(each) for each in rollouts}
         partial = {"rollouts": {each.pool: {**each.to_result(), "remaining": left[each.pool]} for each in rollouts}}
         texts = [
-            f"{error} Pool {pool}: {len(self._done.get(pool, ()))} machines were replaced, and {len(left[pool])} are still outdated: "
-            f"{abbreviate(left[pool])}. They keep running; run the playbook again to continue."
+            f"{error} Pool {pool}: the replacement of machines has stopped. Still outdated: {abbreviate(left[pool]) or 'none'}. "
+            "To continue, fix the cause and run the playbook again."
             for pool, error in errors
         ]
         raise PartialFailure("\n".join(texts), partial)
 
     def _left(self, rollout: PoolRollout) -> list[str]:
-        done = self._done.get(rollout.pool, ())
-        return [each.name for each in (*rollout.machines, *rollout.remaining) if each.name not in done]
+        return [each.name for each in (*rollout.machines, *rollout.remaining) if each.name not in self._gone]
 
-    def _require_fixed_sizes(self, groups: t.Collection[str]) -> None:
-        problems = [
-            f"Node group {name}: surge adds a machine to it, but an autoscaler chooses its number of machines; run without surge."
-            for name in sorted(groups)
-            if self.provider.is_autoscaled(name)
-        ]
+    def _require_sizes(self, groups: t.Collection[str]) -> None:
+        """Require that a run after a killed one knows the number of Machines, which is different while a batch is replaced."""
+        problems = []
+        for name in sorted(groups):
+            autoscaled = self.provider.is_autoscaled(name)
+            if self.surge and autoscaled:
+                problems.append(
+                    f"Node group {name}: surge adds a machine to it, but an autoscaler chooses its number of machines; run without surge."
+                )
+            if self.provider.spec(name).count is None and not autoscaled:
+                problems.append(f"Node group {name}: replace_outdated needs its number of machines; set node_count.")
         if problems:
             raise InvalidOptions(problems, INVALID_GROUPS)
 
@@ -233,7 +235,6 @@ class MachineRollout:
                 names = abbreviate([machine.name for machine in current])
                 self.progress.report(f"pool {rollout.pool}: replacing {names}", number - 1, len(rollout.batches))
                 self._replace(current, cache)
-            self._done.setdefault(rollout.pool, []).extend(machine.name for machine in batch)
 
     def _replace(self, machines: t.Sequence[OutdatedMachine], cache: GroupListCache) -> None:
         leaving = {machine.node for machine in machines if machine.node}
@@ -245,43 +246,35 @@ class MachineRollout:
             self._add(groups, cache, offers_gpus)
         self.drainer.drain(leaving)
         self.drainer.check()
-        if self.surge:
-            self._mark(machine.name for machine in machines)
+        for (dummy, machineset), number in groups.items():
+            self.provider.resize(machineset, -number, [each.name for each in machines if each.machineset == machineset])
+        self._await(groups, cache, offers_gpus)
+        self._gone.update(machine.name for machine in machines)
+        if not self.surge:
+            # The machine controller tries once to start a new virtual machine, so the GPUs must be free by then.
             for (dummy, machineset), number in groups.items():
-                self._resize(machineset, -number)
-        else:
-            for machine in machines:
-                self.api.delete_machine(machine.name, machine.uid)
-        for group, machineset in groups:
-            self._await(group, machineset, cache, offers_gpus)
+                self.provider.resize(machineset, number)
+            self._await(groups, cache, offers_gpus)
 
-    def _add(self, groups: t.Mapping[tuple[str, str], int], cache: GroupListCache, offers_gpus: bool) -> None:
+    def _add(self, groups: Counter[tuple[str, str]], cache: GroupListCache, offers_gpus: bool) -> None:
         """Add Machines, and wait for them. If they do not start, remove them again."""
         for (dummy, machineset), number in groups.items():
-            self._resize(machineset, number)
+            self.provider.resize(machineset, number)
         try:
-            for group, machineset in groups:
-                self._await(group, machineset, cache, offers_gpus)
+            self._await(groups, cache, offers_gpus)
         except (GroupFailed, WaitTimeout) as error:
             for (dummy, machineset), number in groups.items():
-                self._mark(self.provider.unstarted_machines(machineset))
-                self._resize(machineset, -number)
+                self.provider.resize(machineset, -number, self.provider.unstarted_machines(machineset))
             raise GroupFailed(
                 f"{error} This was the additional machine of surge. It is removed again, and no node was drained. Run without surge if the hosts have no "
                 "room for it."
             ) from error
 
-    def _mark(self, machines: t.Iterable[str]) -> None:
-        self.api.mark_for_deletion(machines, self.provider.now().isoformat())
-
-    def _resize(self, machineset: str, number: int) -> None:
-        self.api.patch(
-            machineset, lambda live: {"spec": {"replicas": max(0, int(live["spec"].get("replicas") or 0) + number)}}
-        )
-
-    def _await(self, group: str, machineset: str, cache: GroupListCache, offers_gpus: bool) -> None:
-        state = self.provider.get(machineset)
-        if state is None:
-            raise GroupFailed(f"Node group {group}: MachineSet {machineset} was deleted during this run.")
-        change = GroupChange(self.provider.spec(group), UPDATE, machineset, state)
-        GroupReconciler(cache, change, self.drainer, self.options, self.progress.report).await_machines(offers_gpus)
+    def _await(self, groups: t.Iterable[tuple[str, str]], cache: GroupListCache, offers_gpus: bool) -> None:
+        for group, machineset in groups:
+            state = self.provider.get(machineset)
+            if state is None:
+                raise GroupFailed(f"Node group {group}: MachineSet {machineset} was deleted during this run.")
+            change = GroupChange(self.provider.spec(group), UPDATE, machineset, state)
+            reconciler = GroupReconciler(cache, change, self.drainer, self.options, self.progress.report)
+            reconciler.await_machines(offers_gpus)

@@ -241,14 +241,6 @@ class MachineApi:
                 if not error.not_found:
                     raise
 
-    def delete_machine(self, name: str, uid: str) -> None:
-        """Request the deletion of a Machine; a newer one with the same name is not deleted. Its MachineSet creates another one at once."""
-        try:
-            self.client.delete(f"{self._machines}/{name}", body={"preconditions": {"uid": uid}})
-        except ApiError as error:
-            if not error.not_found:
-                raise
-
     def delete(self, name: str, uid: str | None = None) -> None:
         """Request the deletion of a MachineSet, which continues to exist until its Machines and their nodes are removed.
 
@@ -519,7 +511,7 @@ def machinesets_info(api: MachineApi, start_failures: StartFailures) -> dict[str
 _CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
 _DEFAULT_COUNT = 1
 # vCenter is asked about a machine that does not start at these intervals.
-_ASK_INTERVAL = datetime.timedelta(seconds=10)
+_ASK_INTERVAL = datetime.timedelta(seconds=15)
 
 
 class MachineSetProvider:
@@ -550,11 +542,11 @@ class MachineSetProvider:
         """
         self._api = api
         self._change_foreign = change_foreign
-        self.now = now or (lambda: datetime.datetime.now(datetime.UTC))
+        self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._start_failures = start_failures
         self._report = report
         self._refusals = Refusals()
-        self._ask_at = self.now()
+        self._ask_at = self._now()
         self._specs: dict[str, MachineSetSpec] = {}
         self._live: dict[str, Object] = {}
         # For each MachineSet: the size of its Machines before this run changed the MachineSet, and the time until which a new size is expected.
@@ -700,7 +692,7 @@ class MachineSetProvider:
         new = t.cast("MachineSetSpec", spec).created(
             name, _DEFAULT_COUNT if count is None else count, self._cluster.rules
         )
-        self._sizes_before[name] = controller_size(new), self.now() + _CAPACITY_TIMEOUT
+        self._sizes_before[name] = controller_size(new), self._now() + _CAPACITY_TIMEOUT
         self._changed.add(name)
         created = self._api.create(new)
         # No copy has the UID. If the run is killed before this patch, the next run sends it.
@@ -710,7 +702,9 @@ class MachineSetProvider:
         """A list with one patch that contains all differences, or an empty list if there are none."""
         spec = t.cast("MachineSetSpec", spec)
         live = self._objects.machineset(state.name)
-        differences = spec.differences(live, self._cluster.rules) if live else {}
+        differences = dict(spec.differences(live, self._cluster.rules)) if live else {}
+        if live and differences.get(NODE_COUNT, (0, 0))[1] > state.count and self._waits_for_gpus(live):
+            del differences[NODE_COUNT]
         if not differences:
             return []
         count = differences[NODE_COUNT][1] if NODE_COUNT in differences else None
@@ -718,16 +712,27 @@ class MachineSetProvider:
         def send() -> None:
             self._changed.add(state.name)
             if live and differences.keys() & MACHINE_FIELDS:
-                self._sizes_before[state.name] = controller_size(live), self.now() + _CAPACITY_TIMEOUT
+                self._sizes_before[state.name] = controller_size(live), self._now() + _CAPACITY_TIMEOUT
             if count is not None and count < state.count:
-                self._api.mark_for_deletion(self._leaving_machines(state, leaving), self.now().isoformat())
+                self._api.mark_for_deletion(self._leaving_machines(state, leaving), self._now().isoformat())
             self._api.patch(state.name, functools.partial(self._patch_of, spec))
 
         def took_effect(now: NodeGroupState) -> bool:
             changed = self._objects.machineset(now.name)
-            return changed is not None and not spec.differences(changed, self._cluster.rules)
+            return (
+                changed is not None and not spec.differences(changed, self._cluster.rules).keys() & differences.keys()
+            )
 
         return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
+
+    def resize(self, machineset: str, number: int, leaving: t.Iterable[str] = ()) -> None:
+        """Add this number of Machines to a MachineSet; a negative number removes Machines, beginning with `leaving`."""
+        self._changed.add(machineset)
+        self._api.mark_for_deletion(leaving, self._now().isoformat())
+        self._api.patch(
+            machineset,
+            lambda live: {"spec": {"replicas": max(0, (get_nested(live, "spec", "replicas") or 0) + number)}},
+        )
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
         """Delete the group's managed MachineAutoscalers, because otherwise the autoscaler would add nodes for evicted pods."""
@@ -763,20 +768,26 @@ class MachineSetProvider:
             texts += map(str, self._start_failures(stopped))
         return texts
 
+    def _waits_for_gpus(self, live: Object) -> bool:
+        """Whether a new Machine might not start, because virtual machines that are being deleted still hold their GPUs. vSphere starts it only once."""
+        platform = platform_of_object(live)
+        leaving = any(phase_of(machine) == DELETING for machine in machines_of(live, self._objects.machines))
+        return leaving and platform is not None and "template" in platform.settings
+
     def _watch_starts(self, objects: MachineObjects) -> None:
-        """Ask vCenter about the Machines that are not started, and report each new reason. vCenter is not asked more often than a controller tries again."""
+        """Ask vCenter about the Machines that are not started, and report each new reason."""
         machines = [
             each for item in objects.machinesets if self._is_group(item) for each in machines_of(item, objects.machines)
         ]
         stopped = not_started(machines)
         self._refusals.keep(stopped)
-        if not stopped or self._start_failures is None or self.now() < self._ask_at:
+        if not stopped or self._start_failures is None or self._now() < self._ask_at:
             return
-        self._ask_at = self.now() + _ASK_INTERVAL
+        self._ask_at = self._now() + _ASK_INTERVAL
         # A virtual machine that is being deleted may hold the GPU.
         leaving = any(phase_of(machine) == DELETING for machine in objects.machines)
         for failure in self._start_failures(stopped):
-            if self._refusals.add(failure, cures_itself=leaving):
+            if self._refusals.add(failure, may_end=leaving):
                 self._report(str(failure))
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
@@ -814,7 +825,7 @@ class MachineSetProvider:
         return state_of(
             machineset,
             machines_of(machineset, objects.machines),
-            self.now(),
+            self._now(),
             paths=spec.paths if spec else {},
             declared=spec.fields if spec else (),
             autoscaled=autoscaled and name not in self._changed,
@@ -826,8 +837,8 @@ class MachineSetProvider:
         )
 
     def _awaits_capacity(self, machineset: Object) -> bool:
-        size, until = self._sizes_before.get(name_of(machineset), ((), self.now()))
-        return bool(size) and controller_size(machineset) == size and self.now() < until
+        size, until = self._sizes_before.get(name_of(machineset), ((), self._now()))
+        return bool(size) and controller_size(machineset) == size and self._now() < until
 
     def _patch_of(self, spec: MachineSetSpec, live: Object) -> Object:
         desired = configured(live, spec.differences(live, self._cluster.rules), spec.paths, spec.name)

@@ -351,7 +351,8 @@ def node_of(machine: Machine) -> str | None:
 def not_started(machines: t.Iterable[Machine]) -> dict[str, str]:
     """The Machines whose virtual machines exist on vSphere but are not running, and their vCenters.
 
-    OpenShift's controller then tries again for ever without a message (machine-api-operator, pkg/controller/vsphere/reconciler.go, powerOn).
+    OpenShift's controller tries once to start a virtual machine, and then reports success (machine-api-operator, pkg/controller/vsphere/reconciler.go, create:
+    once the power-on is the latest task, nothing sends another one).
     """
     return {
         name_of(machine): str(get_nested(machine, "spec", "providerSpec", "value", "workspace", "server") or "")
@@ -361,12 +362,13 @@ def not_started(machines: t.Iterable[Machine]) -> dict[str, str]:
     }
 
 
-# After this number of refused power-ons for a reason that further tries do not cure, a machine counts as failed.
+# A Machine counts as failed after vCenter was asked this number of times, and has each time named a refusal that does not end by itself. In between, the
+# machine controller examines the Machine every 30 seconds.
 _MAX_REFUSALS = 3
 
 
 class Refusals:
-    """Counts how often vCenter has refused to start each Machine since the run has begun to wait for it."""
+    """Counts, for each Machine that is not started, how often in succession vCenter has answered that it refuses the start."""
 
     def __init__(self) -> None:
         """Start without any refusals."""
@@ -378,17 +380,16 @@ class Refusals:
         for name in self._newest.keys() - {*machines, ""}:
             del self._newest[name], self._counts[name]
 
-    def add(self, failure: PowerOnFailure, *, cures_itself: bool) -> bool:
-        """Count a failure, and return whether it is new. cures_itself: whether something is in progress that may remove the reason."""
-        name = failure.name
-        if self._newest.get(name) == (failure.at or failure.reason):
-            return False
-        self._newest[name] = failure.at or failure.reason
-        self._counts[name] = self._counts.get(name, 0) + 1 if failure.lasts and not cures_itself else 0
-        return True
+    def add(self, failure: PowerOnFailure, *, may_end: bool) -> bool:
+        """Count an answer, and return whether it is new. may_end: whether something is in progress that may end the refusal."""
+        name, newest = failure.name, f"{failure.at} {failure.reason}"
+        is_new = self._newest.get(name) != newest
+        self._newest[name] = newest
+        self._counts[name] = self._counts.get(name, 0) + 1 if failure.lasts and not may_end else 0
+        return is_new
 
     def lasting(self) -> set[str]:
-        """The Machines that further tries do not start."""
+        """The Machines that will not start by themselves."""
         return {name for name, count in self._counts.items() if count >= _MAX_REFUSALS}
 
 
@@ -430,7 +431,8 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
     if not_started([machine]):
         return (
             f"Machine {name} is {phase}, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine exists but is not started, and its controller "
-            f"does not report why. vCenter shows the reason in the events of virtual machine {name}"
+            f"does not report why. vCenter shows the reason in the events of virtual machine {name}. The controller does not try again; after fixing the "
+            f"cause, {delete}"
         )
     return (
         f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its "
