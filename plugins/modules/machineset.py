@@ -243,6 +243,7 @@ def work(module: MachineSetModule) -> dict[str, t.Any]:
         change_foreign=params["force"],
         start_failures=functools.partial(ask_vcenter, module),
         report=module.progress.report,
+        waits=params["wait"],
     )
     specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"], replaces_outdated=replaces)
     try:

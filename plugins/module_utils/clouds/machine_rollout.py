@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ..catalog.names import POOL_LABEL
 from ..core.errors import InvalidOptions, PartialFailure, ServiceError
 from ..core.messages import abbreviate, diff_of
+from ..core.values import get_nested
 from ..core.waits import WaitTimeout, run_bounded
 from ..kube.fields import name_of
 from ..nodegroups.reconciler import INVALID_GROUPS, GroupFailed, GroupListCache, GroupReconciler
@@ -200,7 +201,11 @@ class MachineRollout:
         if unexpected is not None:
             raise unexpected
         left = {each.pool: self._left(each) for each in rollouts}
-        partial = {"rollouts": {each.pool: {**each.to_result(), "remaining": left[each.pool]} for each in rollouts}}
+        known = {key: value for dummy, error in errors for key, value in getattr(error, "partial", {}).items()}
+        partial = {
+            **known,
+            "rollouts": {each.pool: {**each.to_result(), "remaining": left[each.pool]} for each in rollouts},
+        }
         texts = [
             f"{error} Pool {pool}: the replacement of machines has stopped. Still outdated: {abbreviate(left[pool]) or 'none'}. "
             "To continue, fix the cause and run the playbook again."
@@ -246,14 +251,17 @@ class MachineRollout:
             self._add(groups, cache, offers_gpus)
         self.drainer.drain(leaving)
         self.drainer.check()
+        counts = {machineset: self._count(machineset) for dummy, machineset in groups}
         for (dummy, machineset), number in groups.items():
-            self.provider.resize(machineset, -number, [each.name for each in machines if each.machineset == machineset])
+            leaving_machines = [each.name for each in machines if each.machineset == machineset]
+            self.provider.resize(machineset, -number, leaving=leaving_machines)
         self._await(groups, cache, offers_gpus)
         self._gone.update(machine.name for machine in machines)
         if not self.surge:
             # The machine controller tries once to start a new virtual machine, so the GPUs must be free by then.
-            for (dummy, machineset), number in groups.items():
-                self.provider.resize(machineset, number)
+            for dummy, machineset in groups:
+                # An autoscaler may have added the Machine already.
+                self.provider.resize(machineset, 0, at_least=counts[machineset])
             self._await(groups, cache, offers_gpus)
 
     def _add(self, groups: Counter[tuple[str, str]], cache: GroupListCache, offers_gpus: bool) -> None:
@@ -264,11 +272,14 @@ class MachineRollout:
             self._await(groups, cache, offers_gpus)
         except (GroupFailed, WaitTimeout) as error:
             for (dummy, machineset), number in groups.items():
-                self.provider.resize(machineset, -number, self.provider.unstarted_machines(machineset))
+                self.provider.resize(machineset, -number, leaving=self.provider.unstarted_machines(machineset))
             raise GroupFailed(
                 f"{error} This was the additional machine of surge. It is removed again, and no node was drained. Run without surge if the hosts have no "
                 "room for it."
             ) from error
+
+    def _count(self, machineset: str) -> int:
+        return int(get_nested(self.api.get(machineset), "spec", "replicas") or 0)
 
     def _await(self, groups: t.Iterable[tuple[str, str]], cache: GroupListCache, offers_gpus: bool) -> None:
         for group, machineset in groups:

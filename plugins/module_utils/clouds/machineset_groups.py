@@ -535,16 +535,18 @@ class MachineSetProvider:
         now: t.Callable[[], datetime.datetime] | None = None,
         start_failures: StartFailures | None = None,
         report: t.Callable[[str], None] = lambda dummy: None,
+        waits: bool = True,
     ) -> None:
         """Store the arguments without sending a request.
 
-        change_foreign: whether fields that another manager has set may be changed. start_failures: see StartFailures. report: shows the progress.
+        change_foreign: whether fields that another manager has set may be changed. start_failures: see StartFailures. report: shows the progress. waits:
+        whether the run waits for the effect of its requests.
         """
         self._api = api
         self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._start_failures = start_failures
-        self._report = report
+        self._report, self._waits = report, waits
         self._refusals = Refusals()
         self._ask_at = self._now()
         self._specs: dict[str, MachineSetSpec] = {}
@@ -703,7 +705,8 @@ class MachineSetProvider:
         spec = t.cast("MachineSetSpec", spec)
         live = self._objects.machineset(state.name)
         differences = dict(spec.differences(live, self._cluster.rules)) if live else {}
-        if live and differences.get(NODE_COUNT, (0, 0))[1] > state.count and self._waits_for_gpus(live):
+        if live and differences.get(NODE_COUNT, (0, 0))[1] > state.count and self._waits_for_gpus(spec, live):
+            # The count follows once they are gone.
             del differences[NODE_COUNT]
         if not differences:
             return []
@@ -725,14 +728,15 @@ class MachineSetProvider:
 
         return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
 
-    def resize(self, machineset: str, number: int, leaving: t.Iterable[str] = ()) -> None:
-        """Add this number of Machines to a MachineSet; a negative number removes Machines, beginning with `leaving`."""
+    def resize(self, machineset: str, add: int, *, at_least: int = 0, leaving: t.Iterable[str] = ()) -> None:
+        """Add Machines to a MachineSet; a negative number removes Machines, beginning with `leaving`. at_least: the minimum number of Machines."""
+
+        def patch_of(live: Object) -> Object:
+            return {"spec": {"replicas": max(at_least, (get_nested(live, "spec", "replicas") or 0) + add)}}
+
         self._changed.add(machineset)
         self._api.mark_for_deletion(leaving, self._now().isoformat())
-        self._api.patch(
-            machineset,
-            lambda live: {"spec": {"replicas": max(0, (get_nested(live, "spec", "replicas") or 0) + number)}},
-        )
+        self._api.patch(machineset, patch_of)
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
         """Delete the group's managed MachineAutoscalers, because otherwise the autoscaler would add nodes for evicted pods."""
@@ -768,11 +772,12 @@ class MachineSetProvider:
             texts += map(str, self._start_failures(stopped))
         return texts
 
-    def _waits_for_gpus(self, live: Object) -> bool:
-        """Whether a new Machine might not start, because virtual machines that are being deleted still hold their GPUs. vSphere starts it only once."""
+    def _waits_for_gpus(self, spec: MachineSetSpec, live: Object) -> bool:
+        """Whether a new Machine might not start, because virtual machines that are being deleted still hold their GPUs (not_started())."""
         platform = platform_of_object(live)
-        leaving = any(phase_of(machine) == DELETING for machine in machines_of(live, self._objects.machines))
-        return leaving and platform is not None and "template" in platform.settings
+        if not self._waits or platform is None or "template" not in platform.settings or self.is_autoscaled(spec.name):
+            return False
+        return any(phase_of(machine) == DELETING for machine in machines_of(live, self._objects.machines))
 
     def _watch_starts(self, objects: MachineObjects) -> None:
         """Ask vCenter about the Machines that are not started, and report each new reason."""
