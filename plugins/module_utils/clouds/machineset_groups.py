@@ -107,7 +107,7 @@ class GroupMachines:
     machineset: str
     count: int
     nodes: tuple[str, ...]
-    outdated: tuple[Object, ...]
+    outdated: tuple[t.Mapping[str, t.Any], ...]
 
 
 # Returns why virtual machines (name -> vCenter) do not start, which the machine controller does not report.

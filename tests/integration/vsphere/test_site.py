@@ -36,9 +36,9 @@ pytestmark = [pytest.mark.timeout(1200), pytest.mark.usual(90), pytest.mark.samp
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    """A lab with OpenShift on vSphere. ACCEL_GPU_TEST_VSPHERE names a running one."""
+    """A lab with an OpenShift on vSphere that can update boot images. ACCEL_GPU_TEST_VSPHERE names a running one."""
     build.ensure(PARTS["vsphere"])
-    options = ["--openshift", "--platform", "VSphere"]
+    options = ["--openshift", "4.20", "--platform", "VSphere"]
     with shared_lab(request, "ACCEL_GPU_TEST_VSPHERE", "vsphere", builds=[], options=options) as running:
         yield running
 
@@ -292,7 +292,7 @@ def test_deleted_node_groups_leave_no_template(lab: Lab) -> None:
     assert refused["code"] == "in_use", refused
     assert "MachineSet desktops-zone-a" in refused["msg"]
     play(lab, "delete_nodegroups", gpu_pool="desktops", gpu_confirm=lab.name).require_success()
-    assert [name.partition("-4")[0] for name in templates(lab)] == ["inference-zone-b"]
+    assert [name.partition(f"-{boot_image(lab)}")[0] for name in templates(lab)] == ["inference-zone-b"]
 
 
 def edited(lab: Lab, *change: str) -> str:
