@@ -39,6 +39,7 @@ _SHARED_RULES = {
     "reset": "share",
     "scale": "share",
     "delete_nodegroups": "nodegroups",
+    "templates_refresh": "share",
 }
 
 Object = dict[str, Any]

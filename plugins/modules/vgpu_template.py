@@ -35,8 +35,9 @@ options:
     description:
       - V(absent) deletes all templates that this module has built with O(name) for the cluster in O(kubernetes), which is required. The module fails if one of
         them is in use.
+      - V(collected) only deletes the templates that are superseded and not in use.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, collected]
     default: present
   names:
     description:
@@ -49,6 +50,13 @@ options:
       - C(FeatureType) in the license configuration of the nodes. The module fails if the types of their vGPUs get no license from it. See
         O(accel.gpu.license#module:feature_type).
     type: int
+  released:
+    description:
+      - Users that a task before this one takes away from the superseded templates, with the words of RV(templates.NAME.in_use). Only check mode with
+        O(state=collected) reads this option, to predict which templates the run deletes.
+    type: list
+    elements: str
+    default: []
   wait_timeout:
     description: Seconds to wait for each task of vCenter. Uploads have no time limit while data is sent.
     type: int
@@ -111,22 +119,22 @@ templates:
       returned: always
       contains:
         action: {description: 'V(create), V(update) (made a template again), V(delete) or V(none).', type: str, returned: always, sample: none}
-        name: {description: Name of the template in vCenter., type: str, returned: with O(state=present), sample: vdi-a-418.94.202501221327-0-3fa0c1}
+        name: {description: Name of the template in vCenter., type: str, returned: unless O(state=absent), sample: vdi-a-418.94.202501221327-0-3fa0c1}
         path:
           description: Inventory path of the template, for the field C(template) of MachineSets.
           type: str
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           sample: /DC1/vm/accel-gpu/vdi-a-418.94.202501221327-0-3fa0c1
-        release: {description: Release of RHCOS., type: str, returned: with O(state=present), sample: 418.94.202501221327-0}
+        release: {description: Release of RHCOS., type: str, returned: unless O(state=absent), sample: 418.94.202501221327-0}
         sha256:
           description: SHA-256 of the OVA.
           type: str
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           sample: 9b1d3c3b7f0b0c9e6f2a1d4c5e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f
         configuration: &configuration
           description: The configuration of the template's virtual machine.
           type: dict
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           contains:
             profile: {description: The vGPU profile., type: str, returned: always, sample: grid_a100-10c}
             count: {description: Number of vGPUs., type: int, returned: always, sample: 1}
@@ -139,12 +147,12 @@ templates:
           description: Paths of older templates of this name.
           type: list
           elements: str
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           sample: []
         in_use:
           description: The users of each older template that is in use, by path.
           type: dict
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           contains:
             PATH: {description: The users of the template with this path., type: list, elements: str, returned: if it is in use, sample: [MachineSet vdi]}
 vcenter:
@@ -213,7 +221,8 @@ class TemplateInUse(ModuleFailure):
 
 def work(module: VSphereModule) -> dict[str, t.Any]:
     """Build or delete templates."""
-    return _delete(module) if module.params["state"] == "absent" else _build(module)
+    works = {"present": _build, "absent": _delete, "collected": _collect}
+    return works[module.params["state"]](module)
 
 
 def _build(module: VSphereModule) -> dict[str, t.Any]:
@@ -242,8 +251,50 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
     return _result(module, plans)
 
 
-def _plans(module: VSphereModule, requests: t.Sequence[TemplateRequest]) -> tuple[Inventory, list[TemplatePlan]]:
-    """What to do for each template in the present state of vCenter."""
+def _collect(module: VSphereModule) -> dict[str, t.Any]:
+    """Delete the templates that are superseded and not in use."""
+    requests, predicts = module.requests(), module.check_mode
+    released = module.params["released"] if predicts else []
+    plans = _plans(module, requests, released, are_built=bool(released))[1]
+    if any(plan.collected for plan in plans) and not predicts:
+        with _locked(module):
+            plans = _plans(module, requests)[1]
+            builder = _builder(module)
+            for plan in plans:
+                plan.collected[:] = [template for template in plan.collected if _collects(module, builder, template)]
+    results = {
+        plan.resolved.request.name: {
+            **plan.to_result(),
+            "action": "delete" if plan.collected else "none",
+            "removed": [template.path for template in plan.collected],
+        }
+        for plan in plans
+    }
+    before = {template.path: dict(template.actual) for plan in plans for template in plan.collected}
+    diff = diff_of(before, {}, "templates")
+    return {"changed": bool(before), "templates": results, "vcenter": _address(module), "diff": diff}
+
+
+def _collects(module: VSphereModule, builder: TemplateBuilder, template: Template) -> bool:
+    """Delete a template that was planned to be deleted, and return whether it was deleted.
+
+    A MachineSet may have been created since the plan; every other run waits for the Lease.
+    """
+    if users := _users_of(module)(template):
+        module.warn(f"{template.path} is kept, because {join_words(users)} uses it now.")
+        return False
+    builder.delete(template)
+    return True
+
+
+def _plans(
+    module: VSphereModule,
+    requests: t.Sequence[TemplateRequest],
+    released: t.Collection[str] = (),
+    *,
+    are_built: bool = False,
+) -> tuple[Inventory, list[TemplatePlan]]:
+    """What to do for each template in the present state of vCenter. released: users that do not count. are_built: see plan_templates()."""
     openshift = module.openshift
     inventory = Inventory.read(module.center)
     resolved = resolve(inventory, requests)
@@ -251,9 +302,11 @@ def _plans(module: VSphereModule, requests: t.Sequence[TemplateRequest]) -> tupl
     used = functools.cache(openshift.templates_in_use) if openshift else dict
 
     def users_of(template: Template) -> list[str] | None:
-        return openshift.users_of(used(), template) if openshift else None
+        if openshift is None:
+            return None
+        return [user for user in openshift.users_of(used(), template) if user not in released]
 
-    return inventory, plan_templates(resolved, templates, _owner(module), users_of)
+    return inventory, plan_templates(resolved, templates, _owner(module), users_of, are_built=are_built)
 
 
 def _selected(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> list[TemplatePlan]:
@@ -366,12 +419,8 @@ def _apply(
         for template in plan.unfinished:
             builder.delete(template)
         for template in plan.collected:
-            # A MachineSet may have been created since the plan; every other run waits for the Lease.
-            if users := _users_of(module)(template):
-                module.warn(f"{template.path} is kept, because {join_words(users)} uses it now.")
+            if not _collects(module, builder, template):
                 results[plan.resolved.request.name]["removed"].remove(template.path)
-            else:
-                builder.delete(template)
         if plan.current is not None and not plan.current.is_template:
             builder.mark(plan.current)
     new = [plan for plan in plans if plan.current is None]
@@ -472,7 +521,8 @@ def main() -> None:
         **CONFIRM,
         "names": {"type": "list", "elements": "str"},
         "feature_type": {"type": "int"},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "state": {"type": "str", "choices": ["present", "absent", "collected"], "default": "present"},
+        "released": {"type": "list", "elements": "str", "default": []},
         "wait_timeout": {"type": "int", "default": 600},
     }
     VSphereModule(spec, mutually_exclusive=[("name", "templates")], required_one_of=[("name", "templates")]).run(work)

@@ -53,6 +53,9 @@ from ..nodes.ownership import machine_set_mark, machine_set_owner
 from ..pools.plan import capacity_annotations, format_labels, parse_labels
 from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, NODE_TAINTS, claimed_owner
 
+if t.TYPE_CHECKING:
+    from ..vsphere.client import PowerOnFailure
+
 # Defines the settings of a MachineSet that the module machineset changes (pure).
 
 # Every change is one patch of the object.
@@ -347,7 +350,8 @@ def node_of(machine: Machine) -> str | None:
 def not_started(machines: t.Iterable[Machine]) -> dict[str, str]:
     """The Machines whose virtual machines exist on vSphere but are not running, and their vCenters.
 
-    OpenShift's controller then tries again for ever without a message (machine-api-operator, pkg/controller/vsphere/reconciler.go, powerOn).
+    OpenShift's controller tries once to start a virtual machine, and then reports success (machine-api-operator, pkg/controller/vsphere/reconciler.go, create:
+    once the power-on is the latest task, nothing sends another one).
     """
     return {
         name_of(machine): str(get_nested(machine, "spec", "providerSpec", "value", "workspace", "server") or "")
@@ -355,6 +359,37 @@ def not_started(machines: t.Iterable[Machine]) -> dict[str, str]:
         if phase_of(machine) == "Provisioning"
         and get_nested(machine, "status", "providerStatus", "instanceState") == "poweredOff"
     }
+
+
+# A Machine counts as failed after vCenter was asked this number of times, and has each time named a refusal that does not end by itself. In between, the
+# machine controller examines the Machine every 30 seconds.
+_MAX_REFUSALS = 3
+
+
+class Refusals:
+    """Counts, for each Machine that is not started, how often in succession vCenter has answered that it refuses the start."""
+
+    def __init__(self) -> None:
+        """Start without any refusals."""
+        self._newest: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def keep(self, machines: t.Collection[str]) -> None:
+        """Forget all other Machines, because they have started or are gone."""
+        for name in self._newest.keys() - {*machines, ""}:
+            del self._newest[name], self._counts[name]
+
+    def add(self, failure: PowerOnFailure, *, may_end: bool) -> bool:
+        """Count an answer, and return whether it is new. may_end: whether something is in progress that may end the refusal."""
+        name, newest = failure.name, f"{failure.at} {failure.reason}"
+        is_new = self._newest.get(name) != newest
+        self._newest[name] = newest
+        self._counts[name] = self._counts.get(name, 0) + 1 if failure.lasts and not may_end else 0
+        return is_new
+
+    def lasting(self) -> set[str]:
+        """The Machines that will not start by themselves."""
+        return {name for name, count in self._counts.items() if count >= _MAX_REFUSALS}
 
 
 def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
@@ -395,7 +430,8 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
     if not_started([machine]):
         return (
             f"Machine {name} is {phase}, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine exists but is not started, and its controller "
-            f"does not report why. vCenter shows the reason in the events of virtual machine {name}"
+            f"does not report why. vCenter shows the reason in the events of virtual machine {name}. The controller does not try again; after fixing the "
+            f"cause, {delete}"
         )
     return (
         f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its "
@@ -442,6 +478,8 @@ def state_of(
     autoscaled: bool = False,
     awaits_capacity: bool = False,
     ignored: t.Collection[str] = (),
+    refused: t.Collection[str] = (),
+    replaced: bool = False,
     pooled: bool = False,
 ) -> NodeGroupState:
     """The state of the node group.
@@ -449,16 +487,20 @@ def state_of(
     machines: the Machines of the MachineSet. paths: the paths of the declared values in the providerSpec. declared: the names of the declared fields.
     autoscaled: whether an autoscaler chooses the number of Machines. It can create Machines at any time, so their number and phases are ignored.
     awaits_capacity: whether the platform's controller is still expected to set the annotations that contain the size of the Machines. ignored: the
-    names of the Machines that had failed before the run. pooled: whether the nodes belong to a pool.
+    names of the Machines that had failed before the run. refused: the names of the Machines whose start is refused until somebody changes something.
+    replaced: whether the run replaces outdated Machines, so that it does not matter whether these are running. pooled: whether the nodes belong to a pool.
     """
-    phases = {name_of(machine): phase_of(machine) for machine in machines}
     live = [machine for machine in machines if phase_of(machine) != DELETING]
     count = int(get_nested(machineset, "spec", "replicas") or 0)
     nodes = tuple(sorted(node for machine in live if (node := node_of(machine))))
     deleting = is_deleting(machineset)
-    failures = {name for name, phase in phases.items() if phase == FAILED and name not in ignored}
-    failed = not deleting and not autoscaled and bool(failures)
-    complete = autoscaled or (len(machines) == count and all(phase in (RUNNING, FAILED) for phase in phases.values()))
+    outdated = outdated_machines(machineset, live, paths, declared)
+    leaving = {name_of(machine) for machine in outdated} if replaced else set()
+    phases = {name: phase_of(machine) for machine in machines if (name := name_of(machine)) not in leaving}
+    stopped = {name for name, phase in phases.items() if phase == FAILED or name in refused}
+    failed = not deleting and not autoscaled and bool(stopped - {*ignored})
+    running = all(phase == RUNNING or name in stopped for name, phase in phases.items())
+    complete = autoscaled or (len(machines) == count and running)
     settled = not deleting and complete and _is_observed(machineset) and not awaits_capacity
     return NodeGroupState(
         id=name_of(machineset),
@@ -471,7 +513,7 @@ def state_of(
         fields=decode(machineset, paths),
         machines=nodes,
         without_node=max(0, len(live) - len(nodes)),
-        outdated=_outdated(machineset, live, paths, declared),
+        outdated=tuple(sorted(node_of(machine) or name_of(machine) for machine in outdated)),
         owner=nodegroup_of(machineset) or "",
         marked=machine_set_owner(machineset, new=True) is not None,
         claims={
@@ -516,28 +558,23 @@ def _without_pool_label(machines: t.Iterable[Machine]) -> tuple[str, ...]:
     )
 
 
-def _outdated(
+def outdated_machines(
     machineset: t.Mapping[str, t.Any],
     machines: t.Iterable[Machine],
     paths: t.Mapping[str, Path],
     declared: t.Collection[str],
-) -> tuple[str, ...]:
-    """The names of the nodes whose Machines differ from new Machines in the declared fields.
-
-    If a Machine has no node, the name of the Machine is returned instead.
-    """
+) -> list[Machine]:
+    """The Machines that differ from new Machines of the MachineSet in the declared fields."""
 
     def settings(provider_spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         return {field: value for field, value in machine_settings(provider_spec, paths).items() if field in declared}
 
     current = settings(provider_spec_of(machineset))
-    return tuple(
-        sorted(
-            node_of(machine) or name_of(machine)
-            for machine in machines
-            if settings(get_nested(machine, "spec", "providerSpec", "value") or {}) != current
-        )
-    )
+    return [
+        machine
+        for machine in machines
+        if settings(get_nested(machine, "spec", "providerSpec", "value") or {}) != current
+    ]
 
 
 # Finds managed MachineSets of a pool that the pool no longer declares, for example those of a removed zone (pure).

@@ -458,13 +458,15 @@ def plan_templates(
     templates: t.Sequence[Template],
     cluster: str,
     users_of: t.Callable[[Template], list[str] | None],
+    *,
+    are_built: bool = False,
 ) -> list[TemplatePlan]:
     """What to do for each request.
 
     cluster: the cluster that the templates belong to; those of other clusters are left alone. users_of: who uses a template; None if that is unknown, in
-    which case it is not deleted.
+    which case it is not deleted. are_built: whether the new templates will exist by then.
     """
-    return [_plan(each, templates, cluster, users_of) for each in resolved]
+    return [_plan(each, templates, cluster, users_of, are_built) for each in resolved]
 
 
 def own_templates(templates: t.Iterable[Template], cluster: str, name: str) -> list[Template]:
@@ -483,6 +485,7 @@ def _plan(
     templates: t.Sequence[Template],
     cluster: str,
     users_of: t.Callable[[Template], list[str] | None],
+    are_built: bool,
 ) -> TemplatePlan:
     here = [template for template in templates if template.path.rpartition("/")[0] == resolved.folder_path]
     own = own_templates(here, cluster, resolved.request.name)
@@ -501,7 +504,7 @@ def _plan(
         users = users_of(template)
         plan.used[template.path] = users or []
         # Without a new template that exists, the old one may still be needed.
-        if users == [] and current is not None and is_deletable(template):
+        if users == [] and (current is not None or are_built) and is_deletable(template):
             plan.collected.append(template)
     return plan
 

@@ -322,7 +322,7 @@ def test_certificates_of_hosts_are_pinned_unless_a_ca_is_given(options: Object, 
 )
 def test_why_a_machine_does_not_start_is_asked_and_never_fails(vcenter: Object | None, message: str) -> None:
     module: t.Any = SimpleNamespace(params={"vcenter": vcenter, "gpu_cluster": None}, user_agent="test")
-    (text,) = start_failures(module, {"vdi-0": "127.0.0.1"})
+    text = str(*start_failures(module, {"vdi-0": "127.0.0.1"}))
     assert text.startswith(message)
     assert "PLANTED" not in text
 

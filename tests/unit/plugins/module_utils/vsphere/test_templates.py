@@ -367,6 +367,10 @@ def test_another_release_or_configuration_is_another_template(changed: Object) -
     assert (actual.action, names(actual.superseded), actual.collected) == ("create", ["vdi-1"], [])
     assert actual.new_name != plan().new_name
     request = actual.resolved
+    (predicted,) = plan_templates([request], read(old), CLUSTER, lambda template: [], are_built=True)
+    assert names(predicted.collected) == ["vdi-1"]
+    (predicted,) = plan_templates([request], read(old), CLUSTER, lambda template: ["MachineSet vdi"], are_built=True)
+    assert predicted.collected == []
     new = machine(
         "vdi-2",
         fingerprint(
