@@ -72,8 +72,8 @@ def test_on_vsphere_with_small_images_and_a_few_templates(tmp_path: Path) -> Non
         templates, profiles = benchmark.unchanged(2, 4)
         machines = benchmark.machines(1)
         written = page(environment(lab, 1, 0.0), [*uploads, templates, profiles, machines])
-    # The ratio of an upload is only that of its size if the start of the programs does not count.
-    assert [limit.name for row in uploads for limit in row.missed if limit.name != "fastest / fastest"] == []
+    # Neither the duration nor the buffers of such small images are those of large ones.
+    assert [limit for row in uploads for limit in row.missed if limit.name == "MiB"] == []
     assert [templates.missed, profiles.missed, machines.missed] == [(), (), ()]
     assert 0 < max(run.requests for run in all_runs(templates.own_runs)) <= 12
     assert max(run.requests for run in all_runs(profiles.own_runs)) > 4

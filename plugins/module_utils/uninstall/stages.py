@@ -24,7 +24,7 @@ from ..catalog.taints import toleration_identity
 from ..clouds import boot_images
 from ..clouds.machinesets import provider_spec_of
 from ..core.errors import InvalidOptions
-from ..core.messages import abbreviate, abbreviate_nodes, option_of_role, quote
+from ..core.messages import abbreviate, abbreviate_nodes, one_line, option_of_role
 from ..core.values import Document, Object, apply_merge_patch, merge_patch
 from ..gpu_operator.cluster_policy import (
     mig_configmap,
@@ -731,9 +731,10 @@ def _kept_on_vsphere(client: Client) -> t.Iterator[Removal]:
         # A template of the collection has the name of the node group, the release and a checksum; others belong to the installer or the user.
         if group and re.search(rf"(?:^|/){re.escape(group)}-[^/]+-[0-9a-f]{{6}}(?:-[0-9]+)?$", template):
             reason = f"MachineSet {name_of(item)} uses it; playbook delete_nodegroups deletes the node groups of a pool with their templates"
-            yield Removal(f"template {quote(template)} in vCenter", action="", kept=reason)
+            yield Removal(f"template {one_line(template)} in vCenter", action="", kept=reason)
     if boot_images.has_own_entry(configuration):
-        yield Removal(boot_images.OWN_ENTRY, action="", kept="without MachineSets of this collection it has no effect")
+        reason = "it keeps OpenShift from replacing the templates of this collection's MachineSets; without any, it has no effect"
+        yield Removal(boot_images.OWN_ENTRY, action="", kept=reason)
 
 
 def _lease_path(name: str, namespace: str) -> str:

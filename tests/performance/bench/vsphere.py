@@ -19,6 +19,7 @@ from lab.vsphere import ova
 from lab.vsphere.inventory import host, inventory
 from tests.helpers.vcenter import VCenter, start_vcenter
 from tests.labs import Lab
+from tests.programs import BUILD, REPO
 
 from .request_counts import RequestCounts
 from .results import Limit, Measurement, Row, all_runs
@@ -138,9 +139,7 @@ class VSphereBenchmark:
             "profile": _ZONES[0][1],
             "kubernetes": {"kubeconfig": self._lab.env["KUBECONFIG"]},
         }
-        arguments = self._arguments(template)
-        _measured, output = resources([sys.executable, "-m", _MODULE, arguments], self._lab.env)
-        path = json.loads(output)["templates"]["bench"]["path"]
+        _measured, path = self._build(template)
         group = {"name": "bench", "zone": "zone-a", "template": path, "node_count": count}
         own: list[list[Measurement]] = []
         for number in range(self._rounds):
@@ -170,12 +169,11 @@ class VSphereBenchmark:
 
     def _upload(self, center: VCenter, path: Path, checksum: str) -> Measurement:
         """Measure the module as a process of its own, whose memory is not that of Ansible."""
-        arguments = self._arguments(self._template("vdi", path, checksum))
         # The kernel writes what was uploaded last to the disk, which would slow down the next upload.
         os.sync()
         with self._connected(center):
-            measured, output = resources([sys.executable, "-m", _MODULE, arguments], self._lab.env)
-        center.govc("vm.destroy", json.loads(output)["templates"]["vdi"]["path"])
+            measured, template = self._build(self._template("vdi", path, checksum))
+        center.govc("vm.destroy", template)
         return measured
 
     def _import(self, center: VCenter, path: Path) -> Measurement:
@@ -196,11 +194,13 @@ class VSphereBenchmark:
         center.govc("vm.destroy", "/DC1/vm/gpu-templates/vdi")
         return replace(measured, cpu_seconds=None, mib=None)
 
-    def _arguments(self, options: dict[str, Any]) -> str:
-        """Write the options of a module to a file; the password is in the environment."""
-        path = self._folder / "arguments.json"
-        path.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
-        return str(path)
+    def _build(self, options: dict[str, Any]) -> tuple[Measurement, str]:
+        """Measure the module vgpu_template as a process of its own, and return the path of the template; the password is in the environment."""
+        arguments = self._folder / "arguments.json"
+        arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
+        environment = {**self._lab.env, "PYTHONPATH": f"{BUILD}:{REPO}"}
+        measured, output = resources([sys.executable, "-m", _MODULE, str(arguments)], environment)
+        return measured, json.loads(output)["templates"][options["name"]]["path"]
 
     def _inventory(self) -> Path:
         path = self._folder / "vcenter.yml"
