@@ -56,6 +56,7 @@ _PROPERTIES = {
 }
 # The privileges that building and deleting templates needs, by the object they are checked on. Sources: "Required Privileges" of the methods in the
 # vSphere API reference, and the table of OpenShift's documentation for installations on vSphere.
+DELETE_PRIVILEGE = "VirtualMachine.Inventory.Delete"
 FOLDER_PRIVILEGES = (
     "VApp.Import",
     "VirtualMachine.Config.AddNewDisk",
@@ -64,7 +65,7 @@ FOLDER_PRIVILEGES = (
     "VirtualMachine.Config.Resource",
     "VirtualMachine.Config.Settings",
     "VirtualMachine.Inventory.Create",
-    "VirtualMachine.Inventory.Delete",
+    DELETE_PRIVILEGE,
     "VirtualMachine.Provisioning.MarkAsTemplate",
 )
 POOL_PRIVILEGES = ("Resource.AssignVMToPool", "VApp.Import")
@@ -371,15 +372,50 @@ def folders_named(inventory: Inventory, folder: str) -> dict[str, t.Any]:
     return {path: item.ref for item in inventory.of_kind("Folder") if (path := inventory.path(item)) in paths}
 
 
-def clones_of(center: VCenter) -> dict[str, list[str]]:
-    """The virtual machines that were cloned from templates of this collection, whose fingerprint they inherit: instance UUID of the template -> names."""
-    paths = ("name", "config.extraConfig", "config.instanceUuid")
+@dataclass(frozen=True)
+class Fingerprinted:
+    """A virtual machine or template anywhere in vCenter that has a fingerprint: one of this collection's templates, or a clone of one."""
+
+    item: Item
+    fingerprint: Fingerprint
+
+    @property
+    def is_clone(self) -> bool:
+        """Whether it has inherited the fingerprint."""
+        return self.fingerprint.instance_uuid != self.item.get("config.instanceUuid")
+
+
+def read_fingerprinted(center: VCenter) -> list[Fingerprinted]:
+    """All virtual machines and templates with a fingerprint, in all folders."""
+    paths = ("name", "parent", "config.extraConfig", "config.instanceUuid")
+    items = center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths})
+    fingerprints = ((item, Fingerprint.from_text(extra_config(item).get(FINGERPRINT_KEY, ""))) for item in items)
+    return [Fingerprinted(item, fingerprint) for item, fingerprint in fingerprints if fingerprint is not None]
+
+
+def clones_of(machines: t.Iterable[Fingerprinted]) -> dict[str, list[str]]:
+    """The clones of each template: instance UUID of the template -> names."""
     clones: dict[str, list[str]] = {}
-    for item in center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths}):
-        fingerprint = Fingerprint.from_text(extra_config(item).get(FINGERPRINT_KEY, ""))
-        if fingerprint is not None and fingerprint.instance_uuid != item.get("config.instanceUuid"):
-            clones.setdefault(fingerprint.instance_uuid, []).append(item.name)
+    for machine in machines:
+        if machine.is_clone:
+            clones.setdefault(machine.fingerprint.instance_uuid, []).append(machine.item.name)
     return {key: sorted(names) for key, names in clones.items()}
+
+
+def in_other_folders(
+    machines: t.Iterable[Fingerprinted], inventory: Inventory, folders: t.Container[str]
+) -> list[tuple[str, Fingerprint]]:
+    """The paths of the templates that are not directly in the folders, so that no run sees them: somebody has declared another folder."""
+    own = ((inventory.path(machine.item), machine.fingerprint) for machine in machines if not machine.is_clone)
+    return sorted((each for each in own if each[0].rpartition("/")[0] not in folders), key=lambda each: each[0])
+
+
+def other_folder_text(path: str) -> str:
+    """The warning about a template in another folder than the declared one."""
+    return (
+        f"{path} is not in the declared folder, so no run replaces or deletes it. When no MachineSet uses it, delete it with the module vgpu_template (state "
+        "absent, and its folder)."
+    )
 
 
 @dataclass
@@ -532,15 +568,26 @@ def required_privileges(plans: t.Iterable[TemplatePlan], inventory: Inventory) -
 
 def privilege_problems(center: VCenter, inventory: Inventory, plans: t.Sequence[TemplatePlan]) -> list[str]:
     """One line for each object on which the user lacks privileges for the changes."""
-    needed = required_privileges(plans, inventory)
-    if not needed:
-        return []
-    missing = center.missing_privileges(needed)
     pools = {plan.resolved.resource_pool: f"the resource pool of {plan.resolved.cluster.name}" for plan in plans}
+    return _missing_privileges(center, inventory, required_privileges(plans, inventory), pools)
+
+
+def deletion_problems(center: VCenter, inventory: Inventory, folders: t.Iterable[t.Any]) -> list[str]:
+    """One line for each of these folders in which the user may not delete templates."""
+    return _missing_privileges(center, inventory, {ref: [DELETE_PRIVILEGE] for ref in folders}, {})
+
+
+def _missing_privileges(
+    center: VCenter,
+    inventory: Inventory,
+    needed: t.Mapping[t.Any, t.Sequence[str]],
+    labels: t.Mapping[t.Any, str],
+) -> list[str]:
+    missing = center.missing_privileges(needed) if needed else {}
     problems = []
     for ref, names in missing.items():
         item = inventory.items.get(ref)
-        where = inventory.path(item) if item is not None else pools.get(ref, str(ref))
+        where = inventory.path(item) if item is not None else labels.get(ref, str(ref))
         problems.append(
             f"{where}: user {center.options.username} lacks the privileges {join_words(names)}; add them to the user's role on this object or above it"
         )

@@ -280,8 +280,8 @@ def test_a_machine_that_does_not_start_says_why(lab: Lab, case: str) -> None:
     statuses = machine_statuses(lab, "broken")
     assert [status for status in statuses if status[: len(shown)] == shown], statuses
     info = run_module(machineset_info.main, {**options, "names": ["broken"]})
-    report = run_module(gpu_info.main, {**options, **declared(lab, {"name": "broken", "nodes": {"template": path}})})
-    said = (result["msg"], str(info["nodegroups"]["broken"]["problems"]), str(report["warnings"]))
+    report = run_module(gpu_info.main, {**options, **declared(lab, {"name": "broken", "nodes": {"template": path, "count": count}})})
+    said = (result["msg"], str(info["nodegroups"]["broken"]["problems"]), str(report["gpu_info"]["warnings"]))
     assert [text for text in said if reason not in text or remedy not in text] == []
     assert lab.env["LAB_VSPHERE_PASSWORD"] not in json.dumps([result, info, report])
     if shown == SILENT:
@@ -315,6 +315,46 @@ def declared(lab: Lab, pool: Object) -> Object:
         "gpu_defaults": DECLARED["gpu_defaults"],
         "gpu_pools": [*DECLARED["gpu_pools"], pool],
     }
+
+
+def test_a_user_who_may_not_delete_templates_is_told_before_anything_is_deleted(lab: Lab) -> None:
+    sited(lab)
+    path = built(lab)
+    users = Path(lab.env["LAB_VSPHERE_USERS"])
+    before, content = users.read_text(), json.loads(users.read_text())
+    limited = lab.env["LAB_VSPHERE_LIMITED_USERNAME"]
+    content[limited]["permissions"]["/"].remove("VirtualMachine.Inventory.Delete")
+    options = {
+        **connection(lab),
+        "username": limited,
+        "password": lab.env["LAB_VSPHERE_LIMITED_PASSWORD"],
+        "kubernetes": {"kubeconfig": lab.env["KUBECONFIG"]},
+        "name": "broken",
+        "state": "absent",
+        "confirm": [lab.name],
+    }
+    try:
+        users.write_text(json.dumps(content))
+        refused = run_module(vgpu_template.main, options)
+    finally:
+        users.write_text(before)
+    assert f"{FOLDER}: user {limited} lacks the privileges VirtualMachine.Inventory.Delete" in refused["msg"], refused
+    assert path.rpartition("/")[2] in templates(lab)
+    assert run_module(vgpu_template.main, options)["changed"]
+
+
+def test_the_credential_of_awx_is_enough(lab: Lab) -> None:
+    """AWX's credential type for vCenter sets these variables, and has no file with CA certificates."""
+    sited(lab)
+    names = {"VMWARE_HOST": "HOST", "VMWARE_USER": "USERNAME", "VMWARE_PASSWORD": "PASSWORD"}
+    credential = {variable: lab.env[f"LAB_VSPHERE_{name}"] for variable, name in names.items()}
+    cluster = {"name": lab.name, "distribution": "openshift", "cloud": {"machineset": {"vsphere": {}}}}
+    variables = {"gpu_cluster": cluster, "gpu_vsphere_password": ""}
+    for validate, succeeds in (("False", True), ("True", False)):
+        environ = {**lab.env, **credential, "VMWARE_VALIDATE_CERTS": validate}
+        played = run_playbook("accel.gpu.templates", environ=environ, inventory=INVENTORY, variables=variables)
+        assert (played.rc == 0) is succeeds, played.stdout
+        assert succeeds or "ca_cert" in played.stdout
 
 
 def test_a_run_that_waits_for_another_one_plans_again(lab: Lab, tmp_path: Path) -> None:
