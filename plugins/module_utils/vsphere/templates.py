@@ -212,7 +212,7 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
                 f"mmio_gib: the hosts of {cluster.name} do not report the memory of their GPUs, from which it is computed; set it"
             ]
         )
-    path = _folder_path(inventory, datacenter, request.folder)
+    path = _path_in(inventory, datacenter, request.folder)
     folder = next((item for item in inventory.of_kind("Folder") if inventory.path(item) == path), None)
     return Resolved(
         request,
@@ -266,11 +266,16 @@ def _places(host: Host, profile: Profile) -> int:
     return len(gpus) * (profile.max_per_gpu or 0)
 
 
-def _folder_path(inventory: Inventory, datacenter: Item, folder: str) -> str:
-    """The inventory path of a folder of virtual machines; a name is below the folder `vm` of the data center."""
+def folder_path(root: str, folder: str) -> str:
+    """The inventory path of a folder of virtual machines, which may be a name below the folder `root` of a data center."""
+    return "/".join(["" if folder.startswith("/") else root, *filter(None, folder.split("/"))])
+
+
+def _path_in(inventory: Inventory, datacenter: Item, folder: str) -> str:
+    """The path of a folder for templates, which must be below the folder `vm` of the data center."""
     root = inventory.items.get(datacenter.get("vmFolder"))
     base = inventory.path(root) if root else f"{inventory.path(datacenter)}/vm"
-    path = "/".join(["" if folder.startswith("/") else base, *filter(None, folder.split("/"))])
+    path = folder_path(base, folder)
     if not path.startswith(f"{base}/"):
         raise InvalidOptions(
             [f"folder: {quote(folder)} is not below {base}; templates need a folder of their own there"]
@@ -364,11 +369,7 @@ def folders_named(inventory: Inventory, folder: str) -> dict[str, t.Any]:
         for item in inventory.of_kind("Datacenter")
         if (ref := item.get("vmFolder")) in inventory.items
     ]
-    paths = (
-        {folder.rstrip("/")}
-        if folder.startswith("/")
-        else {f"{inventory.path(root)}/{folder.strip('/')}" for root in roots}
-    )
+    paths = {folder_path(inventory.path(root), folder) for root in roots}
     return {path: item.ref for item in inventory.of_kind("Folder") if (path := inventory.path(item)) in paths}
 
 

@@ -280,7 +280,9 @@ def test_a_machine_that_does_not_start_says_why(lab: Lab, case: str) -> None:
     statuses = machine_statuses(lab, "broken")
     assert [status for status in statuses if status[: len(shown)] == shown], statuses
     info = run_module(machineset_info.main, {**options, "names": ["broken"]})
-    report = run_module(gpu_info.main, {**options, **declared(lab, {"name": "broken", "nodes": {"template": path, "count": count}})})
+    report = run_module(
+        gpu_info.main, {**options, **declared(lab, {"name": "broken", "nodes": {"template": path, "count": count}})}
+    )
     said = (result["msg"], str(info["nodegroups"]["broken"]["problems"]), str(report["gpu_info"]["warnings"]))
     assert [text for text in said if reason not in text or remedy not in text] == []
     assert lab.env["LAB_VSPHERE_PASSWORD"] not in json.dumps([result, info, report])
