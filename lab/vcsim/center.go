@@ -34,7 +34,8 @@ type vCenter struct {
 	version  []int
 	users    *jsonFile[map[string]user]
 	settings *jsonFile[settings]
-	calls    *callLog
+	calls    *callLog // what changes something
+	requests *callLog // all requests
 	state    *stateFile
 	ready    atomic.Bool
 	leases   sync.Map // id of an HttpNfcLease -> *lease

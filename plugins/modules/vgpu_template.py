@@ -200,17 +200,22 @@ from ..module_utils.vsphere.templates import (
     TemplateBuilder,
     TemplatePlan,
     TemplateRequest,
+    deletion_problems,
     folders_named,
+    in_other_folders,
     is_deletable,
+    other_folder_text,
     own_templates,
     plan_templates,
     privilege_problems,
+    read_fingerprinted,
     read_templates,
     resolve,
 )
 
 # The number of simultaneous imports; each occupies one connection to an ESXi host.
 _PARALLEL = 2
+_LACKING = "The user of vCenter lacks privileges:"
 
 
 class TemplateInUse(ModuleFailure):
@@ -238,8 +243,9 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
     for plan in plans:
         _warn(module, plan)
     _warn_of_release(module, plans)
+    _warn_of_other_folders(module, inventory, plans)
     if problems := privilege_problems(module.center, inventory, plans):
-        raise InvalidOptions(problems, "The user of vCenter lacks privileges:")
+        raise InvalidOptions(problems, _LACKING)
     if any(plan.changes for plan in plans) and not module.check_mode:
         with _locked(module):
             # Another run may have changed the templates while this run waited for the Lease.
@@ -393,6 +399,17 @@ def _warn_of_release(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> 
             )
 
 
+def _warn_of_other_folders(module: VSphereModule, inventory: Inventory, plans: t.Sequence[TemplatePlan]) -> None:
+    """Warn of the cluster's templates in another folder, if a new one is built: the declared folder may have changed."""
+    if all(plan.current for plan in plans):
+        return
+    declared = {(_owner(module), plan.resolved.request.name) for plan in plans}
+    folders = {plan.resolved.folder_path for plan in plans}
+    for path, fingerprint in in_other_folders(read_fingerprinted(module.center), inventory, folders):
+        if (fingerprint.cluster, fingerprint.name) in declared:
+            module.warn(f"Template {fingerprint.name}: {other_folder_text(path)}")
+
+
 def _diff(plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}
@@ -501,6 +518,9 @@ def _deletable(module: VSphereModule) -> dict[str, list[Template]]:
                 module.warn(
                     f"{template.path} is kept, because it is no template anymore or has a snapshot. Delete it in vCenter if it is not needed."
                 )
+    used = {template.path.rpartition("/")[0] for each in deletable.values() for template in each}
+    if problems := deletion_problems(module.center, inventory, [folders[path] for path in sorted(used)]):
+        raise InvalidOptions(problems, _LACKING)
     return deletable
 
 

@@ -122,7 +122,7 @@ def ask_vcenter(module: t.Any, machines: t.Mapping[str, str]) -> list[PowerOnFai
 
 
 def machine_warnings(client: Client, plan: Plan, start_failures: StartFailures) -> list[str]:
-    """Warnings about virtual machines of the pools that vCenter does not start; reads the Machines only if the plan contains vCenter."""
+    """Warnings about Machines of the pools that have failed, or that vCenter does not start; reads the Machines only if the plan contains vCenter."""
     if plan.vsphere is None or plan.cluster.cloud is None:
         return []
     groups = {member.name for pool in plan.pools if pool.nodegroup for member in pool.nodegroup.members}
@@ -134,14 +134,11 @@ def machine_warnings(client: Client, plan: Plan, start_failures: StartFailures) 
         return []
     own = [machine for machine in machines if get_nested(machine, "metadata", "labels", MACHINESET_LABEL) in groups]
     stopped = not_started(own)
-    return (
-        [
-            *machine_problems([machine for machine in own if name_of(machine) in stopped], _now()),
-            *map(str, start_failures(stopped)),
-        ]
-        if stopped
-        else []
-    )
+    stuck = [machine for machine in own if name_of(machine) in stopped or phase_of(machine) == FAILED]
+    return [
+        *(f"{text}." for text in machine_problems(stuck, _now())),
+        *(map(str, start_failures(stopped)) if stopped else ()),
+    ]
 
 
 def _now() -> datetime.datetime:

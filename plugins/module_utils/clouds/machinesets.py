@@ -331,6 +331,21 @@ _REMEDIES = {
     "InsufficientResources": _CAPACITY_REMEDY,
     "InvalidConfiguration": "The cloud rejects its providerSpec: correct the flavor, the template or provider_spec",
 }
+# The remedies for messages of the controller for vSphere (machine-api-operator, pkg/controller/vsphere: reconciler.go, session/session.go).
+_VSPHERE_REMEDIES = (
+    (
+        "template not found",
+        "The template is not in vCenter: run site, which builds the templates of pools with vgpu, or correct the template",
+    ),
+    (
+        "multiple templates found",
+        "Several virtual machines or templates in vCenter have this name: set the whole inventory path of the template (run site for pools with vgpu)",
+    ),
+    (
+        "hardware lower than",
+        "The template's hardware version is too old: run site for pools with vgpu; otherwise set a template of a newer RHCOS release, or upgrade it in vCenter",
+    ),
+)
 _OTHER_REMEDY = "Fix the cause"
 _SHOWN = 3
 
@@ -414,6 +429,7 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
     if phase == FAILED:
         reason, message = (str(get_nested(machine, "status", f"error{part}") or "") for part in ("Reason", "Message"))
         remedy = _CAPACITY_REMEDY if _CAPACITY.search(message) else _REMEDIES.get(reason, _OTHER_REMEDY)
+        remedy = next((text for words, text in _VSPHERE_REMEDIES if words in message.lower()), remedy)
         cause = ": ".join(text for text in (reason, message.rstrip(".")) if text) or "no reason given"
         return f"Machine {name} has failed ({cause}). {remedy}, then delete the Machine, so that its MachineSet creates a new one: {delete}"
     conditions = [*_conditions(machine, "status"), *_conditions(machine, "status", "providerStatus")]

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog.releases import branch_of
+from ..catalog.vgpu import vgpu_type
 from ..core.messages import WIDTH, abbreviate, as_sentence, join_words
 from .hosts import (
     BASIC,
@@ -25,7 +26,7 @@ from .hosts import (
     HostGraphics,
     owed_restart,
 )
-from .inventory import SHARED_DIRECT, Host, is_mig_backed
+from .inventory import SHARED_DIRECT, Host
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _INSTALL = "esxcli software vib install -d /vmfs/volumes/DATASTORE/NVD-VMware-x86_64-VERSION-bundle.zip && esxcli system shutdown reboot --reason vGPU"
@@ -266,7 +267,8 @@ def _has(profiles: t.Iterable[str], pool: PoolNeeds) -> bool:
 def _missing_profile(pool: PoolNeeds, hosts: t.Sequence[HostEvidence]) -> Check:
     text = f"no host offers {pool.profile}"
     plain = [host for host in hosts if any(gpu.active.vgpu_mode != MIG for gpu in host.graphics.gpus)]
-    if is_mig_backed(pool.profile) and plain:
+    kind = vgpu_type(pool.profile)
+    if kind and kind.slices and plain:
         remedy = (
             f"The profile needs MIG, which divides the GPUs of a host for all pools. Choose the hosts, such as {plain[0].name}, and set their mode; their "
             "other profiles disappear."

@@ -241,12 +241,6 @@ def is_reachable(host: Item) -> bool:
     )
 
 
-def is_mig_backed(profile: str) -> bool:
-    """Whether the name of a profile is that of a MIG instance, such as grid_a100-3-20c."""
-    parsed = _PROFILE.match(profile)
-    return bool(parsed and parsed["slices"])
-
-
 def _host(item: Item) -> Host:
     infos = item.get("config.graphicsInfo", ())
     gpus = tuple(

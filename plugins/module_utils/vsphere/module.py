@@ -20,7 +20,7 @@ from .client import VCenter, VCenterOptions, VSphereError
 from .connection import CONNECTION
 from .openshift import OpenShift, find_failure_domain
 from .ova import OvaSource, Upload
-from .templates import TemplateRequest
+from .templates import TemplateRequest, folder_path
 
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
 _TEMPLATE: ArgumentSpec = {
@@ -170,8 +170,8 @@ class VSphereModule(ClusterModule):
             own = self.openshift.infrastructure_name()
             for domain in domains:
                 # Without a folder, the machines are in one with the name of the cluster (openshift/installer, pkg/asset/machines/vsphere).
-                machines = _folder_parts(domain.folder or own, domain.datacenter)
-                if machines == _folder_parts(entry["folder"], places["datacenter"]):
+                machines = folder_path(f"/{domain.datacenter.strip('/')}/vm", domain.folder or own)
+                if machines == folder_path(f"/{(places['datacenter'] or '').strip('/')}/vm", entry["folder"]):
                     raise InvalidOptions(
                         [
                             f"folder: {entry['folder']} is the folder of the cluster's machines, in which OpenShift replaces templates with its own; set "
@@ -208,12 +208,6 @@ class VSphereModule(ClusterModule):
     @functools.cached_property
     def _release_source(self) -> OvaSource:
         return t.cast("OpenShift", self.openshift).source()
-
-
-def _folder_parts(folder: str, datacenter: str) -> list[str]:
-    """The parts of the inventory path of a folder of virtual machines, which may be given as a name below the folder `vm` of a data center."""
-    path = folder if folder.startswith("/") else f"{datacenter}/vm/{folder}"
-    return [part for part in path.split("/") if part]
 
 
 def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Iterator[str]:

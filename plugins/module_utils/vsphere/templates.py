@@ -55,6 +55,7 @@ _PROPERTIES = {
 }
 # The privileges that building and deleting templates needs, by the object they are checked on. Sources: "Required Privileges" of the methods in the
 # vSphere API reference, and the table of OpenShift's documentation for installations on vSphere.
+DELETE_PRIVILEGE = "VirtualMachine.Inventory.Delete"
 FOLDER_PRIVILEGES = (
     "VApp.Import",
     "VirtualMachine.Config.AddNewDisk",
@@ -63,7 +64,7 @@ FOLDER_PRIVILEGES = (
     "VirtualMachine.Config.Resource",
     "VirtualMachine.Config.Settings",
     "VirtualMachine.Inventory.Create",
-    "VirtualMachine.Inventory.Delete",
+    DELETE_PRIVILEGE,
     "VirtualMachine.Provisioning.MarkAsTemplate",
 )
 POOL_PRIVILEGES = ("Resource.AssignVMToPool", "VApp.Import")
@@ -221,7 +222,7 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
                 f"mmio_gib: the hosts of {cluster.name} do not report the memory of their GPUs, from which it is computed; set it"
             ]
         )
-    path = _folder_path(inventory, datacenter, request.folder)
+    path = _path_in(inventory, datacenter, request.folder)
     folder = next((item for item in inventory.of_kind("Folder") if inventory.path(item) == path), None)
     return Resolved(
         request,
@@ -286,11 +287,16 @@ def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence
         )
 
 
-def _folder_path(inventory: Inventory, datacenter: Item, folder: str) -> str:
-    """The inventory path of a folder of virtual machines; a name is below the folder `vm` of the data center."""
+def folder_path(root: str, folder: str) -> str:
+    """The inventory path of a folder of virtual machines, which may be a name below the folder `root` of a data center."""
+    return "/".join(["" if folder.startswith("/") else root, *filter(None, folder.split("/"))])
+
+
+def _path_in(inventory: Inventory, datacenter: Item, folder: str) -> str:
+    """The path of a folder for templates, which must be below the folder `vm` of the data center."""
     root = inventory.items.get(datacenter.get("vmFolder"))
     base = inventory.path(root) if root else f"{inventory.path(datacenter)}/vm"
-    path = "/".join(["" if folder.startswith("/") else base, *filter(None, folder.split("/"))])
+    path = folder_path(base, folder)
     if not path.startswith(f"{base}/"):
         raise InvalidOptions(
             [f"folder: {quote(folder)} is not below {base}; templates need a folder of their own there"]
@@ -384,23 +390,54 @@ def folders_named(inventory: Inventory, folder: str) -> dict[str, t.Any]:
         for item in inventory.of_kind("Datacenter")
         if (ref := item.get("vmFolder")) in inventory.items
     ]
-    paths = (
-        {folder.rstrip("/")}
-        if folder.startswith("/")
-        else {f"{inventory.path(root)}/{folder.strip('/')}" for root in roots}
-    )
+    paths = {folder_path(inventory.path(root), folder) for root in roots}
     return {path: item.ref for item in inventory.of_kind("Folder") if (path := inventory.path(item)) in paths}
 
 
-def clones_of(center: VCenter) -> dict[str, list[str]]:
-    """The virtual machines that were cloned from templates of this collection, whose fingerprint they inherit: instance UUID of the template -> names."""
-    paths = ("name", "config.extraConfig", "config.instanceUuid")
+@dataclass(frozen=True)
+class Fingerprinted:
+    """A virtual machine or template anywhere in vCenter that has a fingerprint: one of this collection's templates, or a clone of one."""
+
+    item: Item
+    fingerprint: Fingerprint
+
+    @property
+    def is_clone(self) -> bool:
+        """Whether it has inherited the fingerprint."""
+        return self.fingerprint.instance_uuid != self.item.get("config.instanceUuid")
+
+
+def read_fingerprinted(center: VCenter) -> list[Fingerprinted]:
+    """All virtual machines and templates with a fingerprint, in all folders."""
+    paths = ("name", "parent", "config.extraConfig", "config.instanceUuid")
+    items = center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths})
+    fingerprints = ((item, Fingerprint.from_text(extra_config(item).get(FINGERPRINT_KEY, ""))) for item in items)
+    return [Fingerprinted(item, fingerprint) for item, fingerprint in fingerprints if fingerprint is not None]
+
+
+def clones_of(machines: t.Iterable[Fingerprinted]) -> dict[str, list[str]]:
+    """The clones of each template: instance UUID of the template -> names."""
     clones: dict[str, list[str]] = {}
-    for item in center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths}):
-        fingerprint = Fingerprint.from_text(extra_config(item).get(FINGERPRINT_KEY, ""))
-        if fingerprint is not None and fingerprint.instance_uuid != item.get("config.instanceUuid"):
-            clones.setdefault(fingerprint.instance_uuid, []).append(item.name)
+    for machine in machines:
+        if machine.is_clone:
+            clones.setdefault(machine.fingerprint.instance_uuid, []).append(machine.item.name)
     return {key: sorted(names) for key, names in clones.items()}
+
+
+def in_other_folders(
+    machines: t.Iterable[Fingerprinted], inventory: Inventory, folders: t.Container[str]
+) -> list[tuple[str, Fingerprint]]:
+    """The paths of the templates that are not directly in the folders, so that no run sees them: somebody has declared another folder."""
+    own = ((inventory.path(machine.item), machine.fingerprint) for machine in machines if not machine.is_clone)
+    return sorted((each for each in own if each[0].rpartition("/")[0] not in folders), key=lambda each: each[0])
+
+
+def other_folder_text(path: str) -> str:
+    """The warning about a template in another folder than the declared one."""
+    return (
+        f"{path} is not in the declared folder, so no run replaces or deletes it. When no MachineSet uses it, delete it with the module vgpu_template (state "
+        "absent, and its folder)."
+    )
 
 
 @dataclass
@@ -556,15 +593,26 @@ def required_privileges(plans: t.Iterable[TemplatePlan], inventory: Inventory) -
 
 def privilege_problems(center: VCenter, inventory: Inventory, plans: t.Sequence[TemplatePlan]) -> list[str]:
     """One line for each object on which the user lacks privileges for the changes."""
-    needed = required_privileges(plans, inventory)
-    if not needed:
-        return []
-    missing = center.missing_privileges(needed)
     pools = {plan.resolved.resource_pool: f"the resource pool of {plan.resolved.cluster.name}" for plan in plans}
+    return _missing_privileges(center, inventory, required_privileges(plans, inventory), pools)
+
+
+def deletion_problems(center: VCenter, inventory: Inventory, folders: t.Iterable[t.Any]) -> list[str]:
+    """One line for each of these folders in which the user may not delete templates."""
+    return _missing_privileges(center, inventory, {ref: [DELETE_PRIVILEGE] for ref in folders}, {})
+
+
+def _missing_privileges(
+    center: VCenter,
+    inventory: Inventory,
+    needed: t.Mapping[t.Any, t.Sequence[str]],
+    labels: t.Mapping[t.Any, str],
+) -> list[str]:
+    missing = center.missing_privileges(needed) if needed else {}
     problems = []
     for ref, names in missing.items():
         item = inventory.items.get(ref)
-        where = inventory.path(item) if item is not None else pools.get(ref, str(ref))
+        where = inventory.path(item) if item is not None else labels.get(ref, str(ref))
         problems.append(
             f"{where}: user {center.options.username} lacks the privileges {join_words(names)}; add them to the user's role on this object or above it"
         )

@@ -8,17 +8,17 @@ import contextlib
 import copy
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from ansible_collections.accel.gpu.plugins.modules import machineset, machineset_info, vgpu_template
+from ansible_collections.accel.gpu.plugins.modules import gpu_info, machineset, machineset_info, vgpu_template
 from lab import build
 from lab.tools import PARTS
-from lab.vsphere import images
+from lab.vsphere import images, ova
 from tests.helpers.modules import run_module
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.helpers.playbook_kills import killed_after
@@ -29,6 +29,7 @@ INVENTORY = REPO / "inventories" / "openshift-vsphere"
 DECLARED: dict[str, Any] = yaml.safe_load((INVENTORY / "group_vars" / "gpu_clusters.yml").read_text())
 HOST = "openshift"
 FOLDER = "/DC1/vm/accel-gpu"
+POOL = "/DC1/host/cluster-a/Resources"
 Object = dict[str, Any]
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.usual(90), pytest.mark.sampled(2, group="site on vSphere")]
@@ -345,45 +346,169 @@ def test_plan_and_site_refuse_what_vcenter_could_not_start(lab: Lab, case: str) 
     assert (calls(lab), named_templates(lab)) == (before, sets)
 
 
-def edited(lab: Lab, *change: str) -> str:
-    """The path of a template for one more MachineSet, changed by hand."""
-    sited(lab)
+def built(lab: Lab, profile: str = "grid_a100-10c") -> str:
+    """The path of a template for one more MachineSet."""
     options = {**connection(lab), "kubernetes": {"kubeconfig": lab.env["KUBECONFIG"]}}
     result = run_module(
-        vgpu_template.main, {**options, "name": "broken", "failure_domain": "zone-a", "profile": "grid_a100-10c"}
+        vgpu_template.main, {**options, "name": "broken", "failure_domain": "zone-a", "profile": profile}
     )
     path: str = result["templates"]["broken"]["path"]
-    if change:
-        govc(lab, "vm.markasvm", "-pool", "/DC1/host/cluster-a/Resources", path)
-        govc(lab, change[0], "-vm", path, *change[1:])
-        govc(lab, "vm.markastemplate", path)
     return path
 
 
-REFUSALS: dict[str, tuple[tuple[str, ...], int, str, str]] = {
-    "memory-not-reserved": (("vm.change", "-memory-pin=false"), 1, "memory reservation", "must reserve all its memory"),
-    "mmio-too-small": (("vm.change", "-e", "pciPassthru.64bitMMIOSizeGB=1"), 1, "MMIO", "mmio_gib"),
-    "no-gpu-left": ((), 17, "graphics resource", "Free a GPU"),
+def edited(lab: Lab, *change: str) -> str:
+    """The path of a template that somebody has changed."""
+    path = built(lab)
+    govc(lab, "vm.markasvm", "-pool", POOL, path)
+    govc(lab, change[0], "-vm", path, *change[1:])
+    govc(lab, "vm.markastemplate", path)
+    return path
+
+
+def imported(lab: Lab, folder: str, hardware: int = 15) -> str:
+    """The path of a template that was imported by hand."""
+    path = lab.directory / "broken.ova"
+    ova.write(path, "1", hardware=hardware)
+    words = ("-dc", "DC1", "-ds", "vsan-a", "-pool", POOL, "-folder", folder, "-name", "broken")
+    govc(lab, "import.ova", *words, str(path))
+    govc(lab, "vm.markastemplate", f"{folder}/broken")
+    return f"{folder}/broken"
+
+
+def without_profile(lab: Lab) -> str:
+    """The path of a template whose profile no connected host offers any longer."""
+    path = built(lab, "grid_a100-3-20c")
+    govc(lab, "host.disconnect", "/DC1/host/cluster-a/esx-a3.example.com")
+    return path
+
+
+def named_twice(lab: Lab) -> str:
+    """The name of two templates."""
+    first, _second = (imported(lab, folder) for folder in ("/DC1/vm/gpu-templates", "/DC1/vm/openshift"))
+    return first.rpartition("/")[2]
+
+
+# What a Machine shows that vCenter does not start (phase, state of the virtual machine, message), and one whose template the controller does not clone.
+SILENT = ("Provisioning", "poweredOff", "Machine successfully created")
+FAILED = ("Failed", None)
+# By case: the template, the number of Machines, what the Machine shows, vCenter's or the controller's reason, and the remedy.
+REFUSALS: dict[str, tuple[Callable[[Lab], str], int, tuple[str | None, ...], str, str]] = {
+    "memory-not-reserved": (
+        lambda lab: edited(lab, "vm.change", "-memory-pin=false"),
+        1,
+        SILENT,
+        "memory reservation",
+        "must reserve all its memory",
+    ),
+    "mmio-too-small": (
+        lambda lab: edited(lab, "vm.change", "-e", "pciPassthru.64bitMMIOSizeGB=1"),
+        1,
+        SILENT,
+        "MMIO",
+        "mmio_gib",
+    ),
+    "no-gpu-left": (built, 17, SILENT, "graphics resource", "Free a GPU"),
+    "profile-gone": (without_profile, 1, SILENT, "No host is compatible", "choose another profile"),
+    "hardware-13": (
+        lambda lab: imported(lab, "/DC1/vm/gpu-templates", 13),
+        1,
+        FAILED,
+        "machine template version is 13",
+        "The template's hardware version is too old",
+    ),
+    "name-twice": (named_twice, 1, FAILED, "multiple templates found", "set the whole inventory path"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_a_machine_that_vcenter_does_not_start_says_why(lab: Lab, case: str) -> None:
-    change, count, reason, remedy = REFUSALS[case]
-    path = edited(lab, *change)
+def test_a_machine_that_does_not_start_says_why(lab: Lab, case: str) -> None:
+    make, count, shown, reason, remedy = REFUSALS[case]
+    sited(lab)
+    path = make(lab)
     options = {"kubeconfig": lab.env["KUBECONFIG"], "vcenter": connection(lab)}
     group = {"name": "broken", "zone": "zone-a", "template": path, "node_count": count}
     result = run_module(machineset.main, {**options, **group})
-    # The real controller says: "Machine successfully created", and does not try again.
     assert result["code"] == "partial", result
-    assert "its virtual machine exists but is not started" in result["msg"]
-    assert reason in result["msg"]
-    assert remedy in result["msg"]
+    statuses = machine_statuses(lab, "broken")
+    assert [status for status in statuses if status[: len(shown)] == shown], statuses
     info = run_module(machineset_info.main, {**options, "names": ["broken"]})
-    assert remedy in str(info["nodegroups"]["broken"]["problems"]), info
-    assert lab.env["LAB_VSPHERE_PASSWORD"] not in json.dumps(info)
-    without = run_module(machineset_info.main, {"kubeconfig": lab.env["KUBECONFIG"], "names": ["broken"]})
-    assert "Set the host name, the user and the password of vCenter" in str(without["nodegroups"]["broken"]["problems"])
+    report = run_module(
+        gpu_info.main, {**options, **declared(lab, {"name": "broken", "nodes": {"template": path, "count": count}})}
+    )
+    said = (result["msg"], str(info["nodegroups"]["broken"]["problems"]), str(report["gpu_info"]["warnings"]))
+    assert [text for text in said if reason not in text or remedy not in text] == []
+    assert lab.env["LAB_VSPHERE_PASSWORD"] not in json.dumps([result, info, report])
+    if shown == SILENT:
+        assert "its virtual machine exists but is not started" in result["msg"]
+        without = run_module(machineset_info.main, {"kubeconfig": lab.env["KUBECONFIG"], "names": ["broken"]})
+        asked = "Set the host name, the user and the password of vCenter"
+        assert asked in str(without["nodegroups"]["broken"]["problems"])
+
+
+def machine_statuses(lab: Lab, name: str) -> list[tuple[str | None, ...]]:
+    """What the Machines of a MachineSet show: phase, state of the virtual machine, message of the controller."""
+    label = f"machine.openshift.io/cluster-api-machineset={name}"
+    words = ("get", "machines", "-n", "openshift-machine-api", "-l", label, "-o", "json")
+    statuses = [item["status"] for item in json.loads(run("kubectl", *words, env=lab.env))["items"]]
+    return [
+        (
+            status["phase"],
+            status["providerStatus"].get("instanceState"),
+            status["providerStatus"]["conditions"][0]["message"],
+        )
+        for status in statuses
+    ]
+
+
+def declared(lab: Lab, pool: Object) -> Object:
+    """The variables of the inventory with one more pool."""
+    vsphere = {"username": lab.env["LAB_VSPHERE_USERNAME"], "ca_cert": lab.env["LAB_VSPHERE_CA"]}
+    cluster = {**DECLARED["gpu_cluster"], "name": lab.name, "cloud": {"machineset": {"vsphere": vsphere}}}
+    return {
+        "gpu_cluster": cluster,
+        "gpu_defaults": DECLARED["gpu_defaults"],
+        "gpu_pools": [*DECLARED["gpu_pools"], pool],
+    }
+
+
+def test_a_user_who_may_not_delete_templates_is_told_before_anything_is_deleted(lab: Lab) -> None:
+    sited(lab)
+    path = built(lab)
+    users = Path(lab.env["LAB_VSPHERE_USERS"])
+    before, content = users.read_text(), json.loads(users.read_text())
+    limited = lab.env["LAB_VSPHERE_LIMITED_USERNAME"]
+    content[limited]["permissions"]["/"].remove("VirtualMachine.Inventory.Delete")
+    options = {
+        **connection(lab),
+        "username": limited,
+        "password": lab.env["LAB_VSPHERE_LIMITED_PASSWORD"],
+        "kubernetes": {"kubeconfig": lab.env["KUBECONFIG"]},
+        "name": "broken",
+        "state": "absent",
+        "confirm": [lab.name],
+    }
+    try:
+        users.write_text(json.dumps(content))
+        refused = run_module(vgpu_template.main, options)
+    finally:
+        users.write_text(before)
+    assert f"{FOLDER}: user {limited} lacks the privileges VirtualMachine.Inventory.Delete" in refused["msg"], refused
+    assert path.rpartition("/")[2] in templates(lab)
+    assert run_module(vgpu_template.main, options)["changed"]
+
+
+def test_the_credential_of_awx_is_enough(lab: Lab) -> None:
+    """AWX's credential type for vCenter sets these variables, and has no file with CA certificates."""
+    sited(lab)
+    names = {"VMWARE_HOST": "HOST", "VMWARE_USER": "USERNAME", "VMWARE_PASSWORD": "PASSWORD"}
+    credential = {variable: lab.env[f"LAB_VSPHERE_{name}"] for variable, name in names.items()}
+    cluster = {"name": lab.name, "distribution": "openshift", "cloud": {"machineset": {"vsphere": {}}}}
+    variables = {"gpu_cluster": cluster, "gpu_vsphere_password": ""}
+    for validate, succeeds in (("False", True), ("True", False)):
+        environ = {**lab.env, **credential, "VMWARE_VALIDATE_CERTS": validate}
+        played = run_playbook("accel.gpu.templates", environ=environ, inventory=INVENTORY, variables=variables)
+        assert (played.rc == 0) is succeeds, played.stdout
+        assert succeeds or "ca_cert" in played.stdout
 
 
 def test_a_run_that_waits_for_another_one_plans_again(lab: Lab, tmp_path: Path) -> None:

@@ -57,6 +57,20 @@ CONDITION = {
             ),
             ["The cloud has no capacity or quota for it"],
         ),
+        *(
+            (
+                machine("vdi-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage=message),
+                [f"(InvalidConfiguration: {message}). {remedy}", "then delete the Machine"],
+            )
+            for message, remedy in (
+                ("template not found, specify valid value", "The template is not in vCenter: run site"),
+                ("multiple templates found, specify one in config", "Several virtual machines or templates in vCenter"),
+                (
+                    "Hardware lower than 15 is not supported, clone stopped",
+                    "The template's hardware version is too old",
+                ),
+            )
+        ),
         (machine("train-a", SET, "Failed"), ["has failed (no reason given). Fix the cause, then delete the Machine"]),
         (
             machine("train-a", SET, "Provisioning", providerStatus={"conditions": [CONDITION]}),

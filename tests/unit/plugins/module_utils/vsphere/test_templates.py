@@ -35,10 +35,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.templates import
     clones_of,
     configure,
     folders_named,
+    in_other_folders,
     is_deletable,
     own_templates,
     plan_templates,
     privilege_problems,
+    read_fingerprinted,
     read_templates,
     required_privileges,
     resolve,
@@ -512,7 +514,20 @@ def test_clones_inherit_the_fingerprint_of_their_template() -> None:
         machine("of-another", fingerprint(instance_uuid="uuid-5"), config_instanceUuid="uuid-6"),
     ]
     center: t.Any = SimpleNamespace(read=lambda roots, kinds: items, content=SimpleNamespace(rootFolder="root"))
-    assert clones_of(center) == {"uuid-1": ["a", "b"], "uuid-5": ["of-another"]}
+    assert clones_of(read_fingerprinted(center)) == {"uuid-1": ["a", "b"], "uuid-5": ["of-another"]}
+
+
+def test_templates_in_other_folders_than_the_declared_one() -> None:
+    """Those of all clusters; clones are machines, and those in the folder are seen by every run."""
+    items = [
+        machine("here", parent=FOLDER),
+        machine("old", parent="/DC1/vm"),
+        machine("clone", parent="/DC1/vm", config_instanceUuid="uuid-2"),
+        machine("other", parent="/DC1/vm", config_extraConfig=None),
+    ]
+    center: t.Any = SimpleNamespace(read=lambda roots, kinds: items, content=SimpleNamespace(rootFolder="root"))
+    outside = in_other_folders(read_fingerprinted(center), inventory(*FOLDERS), [FOLDER])
+    assert [(path, each.name) for path, each in outside] == [("/DC1/vm/old", "vdi")]
 
 
 @pytest.mark.parametrize(
