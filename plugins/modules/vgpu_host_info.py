@@ -157,6 +157,7 @@ details:
 import dataclasses
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.images.driver_build import check_compatibility
@@ -172,7 +173,7 @@ from ..module_utils.vsphere.host_checks import (
 )
 from ..module_utils.vsphere.hosts import GraphicsRequest, owed_restart, read_graphics
 from ..module_utils.vsphere.inventory import Inventory
-from ..module_utils.vsphere.module import NAMESPACE, VSphereModule
+from ..module_utils.vsphere.module import VSphereModule
 from ..module_utils.vsphere.openshift import find_failure_domain
 
 
@@ -270,7 +271,7 @@ def main() -> None:
     }
     spec: ArgumentSpec = {
         "kubernetes": {"type": "dict", "options": CONNECTION},
-        **NAMESPACE,
+        **NAMESPACE_OPTION,
         "pools": {"type": "list", "elements": "dict", "options": pool, "required": True},
     }
     VSphereModule(spec).run(work)

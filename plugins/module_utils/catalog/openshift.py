@@ -401,8 +401,12 @@ def failure_domains(infrastructure: t.Mapping[str, t.Any] | None) -> list[Failur
         networks = topology.get("networks") or [""]
         domains.append(
             FailureDomain(
-                *(str(each.get(key) or "") for key in ("name", "zone", "server")),
-                *(str(topology.get(key) or "") for key in ("datacenter", "computeCluster", "datastore")),
+                str(each.get("name") or ""),
+                str(each.get("zone") or ""),
+                str(each.get("server") or ""),
+                str(topology.get("datacenter") or ""),
+                str(topology.get("computeCluster") or ""),
+                str(topology.get("datastore") or ""),
                 str(networks[0]),
                 topology.get("resourcePool") or None,
                 topology.get("folder") or None,
