@@ -401,16 +401,16 @@ def failure_domains(infrastructure: t.Mapping[str, t.Any] | None) -> list[Failur
         networks = topology.get("networks") or [""]
         domains.append(
             FailureDomain(
-                str(each.get("name") or ""),
-                str(each.get("zone") or ""),
-                str(each.get("server") or ""),
-                str(topology.get("datacenter") or ""),
-                str(topology.get("computeCluster") or ""),
-                str(topology.get("datastore") or ""),
-                str(networks[0]),
-                topology.get("resourcePool") or None,
-                topology.get("folder") or None,
-                str(each.get("region") or ""),
+                name=str(each.get("name") or ""),
+                zone=str(each.get("zone") or ""),
+                server=str(each.get("server") or ""),
+                datacenter=str(topology.get("datacenter") or ""),
+                cluster=str(topology.get("computeCluster") or ""),
+                datastore=str(topology.get("datastore") or ""),
+                network=str(networks[0]),
+                resource_pool=topology.get("resourcePool") or None,
+                folder=topology.get("folder") or None,
+                region=str(each.get("region") or ""),
             )
         )
     return domains

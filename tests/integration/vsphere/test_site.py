@@ -337,6 +337,7 @@ NOT_STARTING: dict[str, tuple[list[Object], Object, list[str]]] = {
 
 @pytest.mark.parametrize("case", NOT_STARTING)
 def test_plan_and_site_refuse_what_vcenter_could_not_start(lab: Lab, case: str) -> None:
+    lab.reset()
     pools, variables, texts = NOT_STARTING[case]
     before, sets = calls(lab), named_templates(lab)
     for name in ("plan", "site"):
