@@ -166,9 +166,9 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
     owner = openshift.owner if openshift else ""
     machines = read_fingerprinted(module.center) if params["clones"] else []
     clones = clones_of(machines)
-    for path, recorded in in_other_folders(machines, inventory, folders):
-        if recorded.cluster == owner != "" and (params["names"] is None or recorded.name in params["names"]):
-            module.warn(f"Template {recorded.name}: {other_folder_text(path)}")
+    for path, other in in_other_folders(machines, inventory, folders):
+        if other.cluster == owner != "" and (params["names"] is None or other.name in params["names"]):
+            module.warn(f"Template {other.name}: {other_folder_text(path)}")
     results = []
     for template in templates:
         fingerprint = template.fingerprint

@@ -404,7 +404,7 @@ class Fingerprinted:
     @property
     def is_clone(self) -> bool:
         """Whether it has inherited the fingerprint."""
-        return self.fingerprint.instance_uuid != str(self.item.get("config.instanceUuid"))
+        return self.fingerprint.instance_uuid != str(self.item.get("config.instanceUuid") or "")
 
 
 def read_fingerprinted(center: VCenter) -> list[Fingerprinted]:
