@@ -179,6 +179,35 @@ def test_site_creates_nodes_with_vgpus_from_the_clusters_own_image(lab: Lab) -> 
         assert password not in text
 
 
+def test_the_checklist_of_the_hosts_needs_only_the_shipped_rights_and_changes_nothing(lab: Lab) -> None:
+    path = Path(lab.env["LAB_VSPHERE_CALLS"])
+    before = path.read_text() if path.exists() else ""
+    played = run_playbook("accel.gpu.vsphere_hosts", environ=lab.env_as("vsphere_hosts"), inventory=INVENTORY)
+    played.require_success()
+    assert played.changed(HOST) == 0
+    lines = played.stderr.splitlines()
+    assert any(
+        words.split() == ["ok", "esx-a1.example.com", "manager", "vGPU", "manager", "580.95.02", "(vGPU", "19)"]
+        for words in lines
+    )
+    # The unprepared host is listed, but no pool needs it.
+    assert any(words.split()[:3] == ["problem", "esx-b3.example.com", "graphics"] for words in lines)
+    refusals = {
+        "have no effect without gpu_vsphere_hosts_apply": {"gpu_vsphere_hosts_restart": "true"},
+        "requires gpu_vsphere_hosts_names": {
+            "gpu_vsphere_hosts_apply": "true",
+            "gpu_vsphere_hosts_vgpu_mode": "mixedSize",
+        },
+        "esx-9 is not a host": {"gpu_vsphere_hosts_apply": "true", "gpu_vsphere_hosts_names": "esx-9"},
+    }
+    for words, variables in refusals.items():
+        refused = play(lab, "vsphere_hosts", **variables)
+        assert words in refused.failure(HOST)
+    # The lab's own machines may start at any time.
+    after = path.read_text() if path.exists() else ""
+    assert "UpdateGraphicsConfig" not in after.removeprefix(before)
+
+
 def test_a_new_release_replaces_the_templates_and_the_second_run_changes_nothing(lab: Lab) -> None:
     sited(lab)
     old, named = templates(lab), named_templates(lab)
