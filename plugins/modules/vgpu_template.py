@@ -233,6 +233,10 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
 def _build(module: VSphereModule) -> dict[str, t.Any]:
     """Compare the templates with the declarations, and make what is missing."""
     requests = module.requests()
+    if unknown := sorted(set(module.params["names"] or ()) - {request.name for request in requests}):
+        raise InvalidOptions(
+            [f"names: {join_words(unknown)} is not the name of a template; correct it, or declare the template"]
+        )
     inventory, plans = _plans(module, requests)
     assessment = check(inventory, plans, _owner(module), module.params["feature_type"])
     if assessment.problems:

@@ -38,7 +38,7 @@ FEATURE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
 _RECREATE = option_of_role("nodes.recreate", "recreate")
 # The values of Gpu.mode from which it does not follow whether a GPU has MIG instances.
 _UNKNOWN = ("", "none")
-# Up to this number of templates, each order of placing their machines is tried.
+# Up to this number of templates, each order of placing their machines is tried; of more, only as many orders as there are templates.
 _TRIED = 4
 # The sizes in the names of MIG-backed profiles are rounded, so that their sum may exceed the memory of the GPU.
 _ROUNDED = 1.03
@@ -142,8 +142,8 @@ def cards_of(
     """
     cards = {host.name: [Card(gpu, host, gpu.mode) for gpu in host.gpus] for host in hosts}
     for machine in machines:
-        there = cards.get(machine.host, [])
-        reported = [card for card in there if machine.ref in card.gpu.machines] or there
+        on_host = cards.get(machine.host, [])
+        reported = [card for card in on_host if machine.ref in card.gpu.machines] or on_host
         for profile in (known for name in machine.profiles if (known := (profiles or {}).get(name))):
             if (card := _card_for([card for card in reported if card.suits(profile)], profile)) is not None:
                 card.used.append(profile)
@@ -156,17 +156,21 @@ def _card_for(cards: t.Iterable[Card], profile: Profile) -> Card | None:
 
 
 def place(
-    cards: Cards, wanted: t.Sequence[tuple[Demand, int]], *, mixed: bool = False, usable: bool = False
+    cards: Cards, numbers: t.Sequence[tuple[Demand, int]], *, mixed: bool = False, usable: bool = False
 ) -> dict[str, Counter[str]]:
     """The numbers of machines of each template that fit on each host, in the best of the orders that were tried.
 
-    wanted: the templates and the numbers of machines. mixed: as if each time-sliced GPU took vGPUs of different sizes. usable: only on usable hosts.
+    numbers: the templates and the numbers of machines. mixed: as if each time-sliced GPU took vGPUs of different sizes. usable: only on usable hosts.
     """
     # The largest vGPUs first, because the others fit into what is left.
-    ordered = sorted(wanted, key=lambda each: -(each[0].profile.frame_buffer_gib or 0) * each[0].count)
-    orders = itertools.permutations(ordered) if len(ordered) <= _TRIED else (tuple(ordered),)
+    ordered = sorted(numbers, key=lambda each: -(each[0].profile.frame_buffer_gib or 0) * each[0].count)
+    orders: t.Iterable[t.Sequence[tuple[Demand, int]]] = (
+        itertools.permutations(ordered)
+        if len(ordered) <= _TRIED
+        else [ordered[first:] + ordered[:first] for first in range(len(ordered))]
+    )
     best: dict[str, Counter[str]] = {}
-    total = sum(number for demand, number in wanted)
+    total = sum(number for demand, number in numbers)
     for order in orders:
         placed = _place_in_order(cards, order, mixed=mixed, usable=usable)
         if not best or _total(placed) > _total(best):
@@ -187,11 +191,15 @@ def _place_in_order(
     placed: dict[str, Counter[str]] = {}
     for demand, number in order:
         left, on_hosts = number, Counter[str]()
-        for host in demand.hosts:
-            own = [
+        suitable = {
+            host: [
                 card for card in free.get(host, ()) if card.suits(demand.profile) and (card.host.usable or not usable)
             ]
-            while left and _place_machine(own, demand):
+            for host in demand.hosts
+        }
+        # Hosts with a GPU that is used already come first, so that others stay free for other sizes.
+        for host in sorted(demand.hosts, key=lambda host: not any(card.used for card in suitable[host])):
+            while left and _place_machine(suitable[host], demand):
                 left, on_hosts[host] = left - 1, on_hosts[host] + 1
         placed[demand.name] = on_hosts
     return placed
@@ -318,21 +326,21 @@ def _smaller(present: Cards, demand: Demand, number: int, profiles: t.Sequence[P
     return ""
 
 
-def _not_together(cluster: str, present: Cards, wanted: t.Sequence[tuple[Demand, int]]) -> str:
+def _not_together(cluster: str, present: Cards, numbers: t.Sequence[tuple[Demand, int]]) -> str:
     """Why templates that fit alone do not fit together; empty if they do."""
-    total = sum(number for demand, number in wanted)
-    placed = place(present, wanted)
+    total = sum(number for demand, number in numbers)
+    placed = place(present, numbers)
     if _total(placed) == total:
         return ""
-    names = join_words([demand.name for demand, number in wanted])
+    names = join_words([demand.name for demand, number in numbers])
     room = join_words(
-        [f"{placed[demand.name].total()} of {number} machines of {demand.name}" for demand, number in wanted]
+        [f"{placed[demand.name].total()} of {number} machines of {demand.name}" for demand, number in numbers]
     )
     text = f"Templates {names}: {MACHINES_OPTION}: together, their new machines do not fit on the hosts of {cluster}, which have room for {room}. "
-    sizes = {demand.profile.frame_buffer_gib for demand, number in wanted if demand.profile.sharing == TIME_SLICED}
-    if len(sizes) > 1 and _total(place(present, wanted, mixed=True)) == total:
+    sizes = {demand.profile.frame_buffer_gib for demand, number in numbers if demand.profile.sharing == TIME_SLICED}
+    if len(sizes) > 1 and _total(place(present, numbers, mixed=True)) == total:
         each = join_words(
-            [f"{demand.profile.name} ({demand.profile.frame_buffer_gib:g} GiB)" for demand, number in wanted]
+            [f"{demand.profile.name} ({demand.profile.frame_buffer_gib:g} GiB)" for demand, number in numbers]
         )
         return (
             f"{text}A GPU in the mode Same Size runs vGPUs of one size, and these have several: {each}. Use profiles of one size, these numbers, or "
@@ -341,10 +349,10 @@ def _not_together(cluster: str, present: Cards, wanted: t.Sequence[tuple[Demand,
     return f"{text}Use these numbers of machines, smaller profiles, or free GPUs"
 
 
-def _waiting(present: Cards, wanted: t.Sequence[tuple[Demand, int]]) -> t.Iterator[str]:
+def _waiting(present: Cards, numbers: t.Sequence[tuple[Demand, int]]) -> t.Iterator[str]:
     """Warnings about machines that only fit on hosts that are not usable now, or that vCenter does not consider placeable."""
-    placed = place(present, wanted, usable=True)
-    for demand, number in wanted:
+    placed = place(present, numbers, usable=True)
+    for demand, number in numbers:
         if (room := placed[demand.name].total()) < number:
             away = [host for host in demand.hosts if host in demand.profile.hosts and not _is_usable(present, host)]
             yield (

@@ -190,6 +190,7 @@ def test_hosts_in_maintenance_delay_machines(site: Site) -> None:
 def test_only_named_templates_are_built_but_all_are_counted(site: Site) -> None:
     entries = [{"name": "a", "machines": 4}, {"name": "b", "machines": 5}]
     assert "Templates a and b" in refused(site, *entries, names=["a"])
+    assert "names: c is not the name of a template" in refused(site, *entries, names=["a", "c"])
     entries[1]["machines"] = 4
     result = site.templates(*entries, names=["a"])
     assert list(result["templates"]) == ["a"]

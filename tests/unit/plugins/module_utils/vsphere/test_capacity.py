@@ -142,10 +142,10 @@ def test_the_room_beside_running_machines(
 
 
 @given(st.lists(st.tuples(st.sampled_from(A100), st.integers(1, 3), st.integers(1, 6)), min_size=1, max_size=3))
-def test_what_is_placed_never_exceeds_the_gpus(wanted: list[tuple[str, int, int]]) -> None:
+def test_what_is_placed_never_exceeds_the_gpus(numbers: list[tuple[str, int, int]]) -> None:
     cluster = Cluster(*TWO)
     demands = [
-        (cluster.demand(str(index), name, count=count), number) for index, (name, count, number) in enumerate(wanted)
+        (cluster.demand(str(index), name, count=count), number) for index, (name, count, number) in enumerate(numbers)
     ]
     placed = place(cards_of(cluster.hosts), demands)
     used = sum(
@@ -161,6 +161,20 @@ def test_the_order_of_templates_does_not_matter() -> None:
     small, pair = cluster.demand("small", "grid_a100-10c", 4), cluster.demand("pair", "grid_a100-20c", 1, count=2)
     for order in ([small, pair], [pair, small]):
         assert cluster.assess(*order) == Assessment()
+
+
+def test_many_templates_are_placed_in_several_orders() -> None:
+    cluster = Cluster(esx("esx-1", *(card() for dummy in range(6))))
+    demands = [cluster.demand(str(number), "grid_a100-10c", 4) for number in range(4)]
+    demands += [cluster.demand("pair", "grid_a100-20c", 1, count=2), cluster.demand("whole", "grid_a100-40c", 1)]
+    assert cluster.assess(*demands) == Assessment()
+
+
+def test_a_gpu_that_is_used_already_is_filled_first() -> None:
+    """Otherwise, neither GPU is free for the vGPU that needs a whole one."""
+    cluster = Cluster(esx("esx-1", card()), esx("esx-2", card()))
+    small, whole = cluster.demand("small", "grid_a100-10c", 3), cluster.demand("whole", "grid_a100-40c", 1)
+    assert cluster.assess(small, whole, machines=[runs("x", "esx-2")]) == Assessment()
 
 
 FULL = [runs(f"x{number}", host) for host in ("esx-1", "esx-2") for number in range(8)]
