@@ -465,8 +465,8 @@ def test_a_machine_that_does_not_start_says_why(lab: Lab, case: str) -> None:
     report = run_module(
         gpu_info.main, {**options, **declared(lab, {"name": "broken", "nodes": {"template": path, "count": count}})}
     )
-    said = (result["msg"], str(info["nodegroups"]["broken"]["problems"]), str(report["gpu_info"]["warnings"]))
-    assert [text for text in said if reason not in text or remedy not in text] == []
+    outputs = (result["msg"], str(info["nodegroups"]["broken"]["problems"]), str(report["gpu_info"]["warnings"]))
+    assert [text for text in outputs if reason not in text or remedy not in text] == []
     assert lab.env["LAB_VSPHERE_PASSWORD"] not in json.dumps([result, info, report])
     if shown == SILENT:
         assert "its virtual machine exists but is not started" in result["msg"]
