@@ -87,6 +87,10 @@ class Chain:
         listed: Object = json.loads(run("kubectl", *words, "-o", "json", env=self.lab.env) or "{}")
         return listed
 
+    def wait(self, *words: str) -> None:
+        """Run kubectl until it ends, which must succeed."""
+        run("kubectl", *words, env=self.lab.env)
+
     def govc(self, *words: str) -> list[str]:
         return run(self.lab.env["LAB_GOVC"], *words, env=self.lab.env).split()
 
@@ -196,37 +200,34 @@ def test_one_run_gives_licensed_workers(chain: Chain) -> None:
         assert not [secret for secret in secrets if secret in played.stdout + played.stderr]
 
 
-def test_a_pool_scales_from_zero_and_back(chain: Chain, tmp_path: Path) -> None:
-    """The virtual machine is deleted, and the next machine is licensed as well. OpenShift powers machines off, so their leases remain until they expire."""
+def test_a_pool_is_scaled_to_zero_and_back(chain: Chain) -> None:
+    """The license returns, the virtual machine is deleted, and the next machine is licensed."""
+    chain.lab.become("vsphere-chain", lambda: chain.play("site").require_success())
+    machines = chain.machines()
+    chain.play("scale", gpu_pool="inference", gpu_node_count="0").require_success()
+    assert chain.machines() == [name for name in machines if not name.startswith("inference")]
+    assert chain.leases() == 2
+    chain.play("site").require_success()
+    chain.require_complete()
+    assert not {name for name in chain.machines() if name.startswith("inference")} & set(machines)
+
+
+def test_the_autoscaler_creates_licensed_machines(chain: Chain, tmp_path: Path) -> None:
+    """Its machines are powered off without a run, so their leases remain until they expire."""
     chain.lab.become("vsphere-chain", lambda: chain.play("site").require_success())
     file = tmp_path / "burst.json"
     file.write_text(json.dumps(BURST))
-    patch = {"spec": {"scaleDown": {"delayAfterAdd": "1s", "unneededTime": "1s"}}}
-    run(
-        "kubectl",
-        "patch",
-        "clusterautoscaler",
-        "default",
-        "--type",
-        "merge",
-        "-p",
-        json.dumps(patch),
-        env=chain.lab.env,
-    )
-    known: set[str] = set()
+    patch = json.dumps({"spec": {"scaleDown": {"delayAfterAdd": "1s", "unneededTime": "1s"}}})
+    chain.wait("patch", "clusterautoscaler", "default", "--type", "merge", "-p", patch)
     for already_deleted in range(2):
-        run("kubectl", "apply", "-f", file, env=chain.lab.env)
-        words = ("--for=condition=Available", "deployment/burst", "--timeout=180s")
-        run("kubectl", "wait", *words, env=chain.lab.env)
+        chain.wait("apply", "-f", str(file))
+        chain.wait("wait", "--for=condition=Available", "deployment/burst", "--timeout=180s")
         (machine,) = {name for name in chain.machines() if name.startswith("burst")}
-        assert machine not in known
-        known.add(machine)
         marked = "--for=jsonpath={.metadata.annotations.lab\\.accel\\.gpu/license}"
-        run("kubectl", "wait", marked, f"node/{machine}", "--timeout=180s", env=chain.lab.env)
+        chain.wait("wait", marked, f"node/{machine}", "--timeout=180s")
         assert chain.licensed()[machine] == "Licensed"
-        assert chain.leases() == 4 + already_deleted
-        run("kubectl", "delete", "-f", file, env=chain.lab.env)
-        run("kubectl", "wait", "--for=delete", f"node/{machine}", "--timeout=300s", env=chain.lab.env)
+        chain.wait("delete", "-f", str(file))
+        chain.wait("wait", "--for=delete", f"node/{machine}", "--timeout=300s")
         assert machine not in chain.machines()
         assert chain.leases() == 4 + already_deleted
 

@@ -27,6 +27,8 @@ from tests.programs import REPO, run
 
 INVENTORY = REPO / "inventories" / "openshift-vsphere"
 DECLARED: dict[str, Any] = yaml.safe_load((INVENTORY / "group_vars" / "gpu_clusters.yml").read_text())
+# Without the driver images and licenses that the inventory declares, which are tested in test_chain.py.
+DEFAULTS: dict[str, Any] = {"sharing": {"mode": "none"}}
 HOST = "openshift"
 FOLDER = "/DC1/vm/accel-gpu"
 POOL = "/DC1/host/cluster-a/Resources"
@@ -45,9 +47,8 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 
 def play(lab: Lab, name: str = "site", *arguments: str, **variables: Any) -> PlaybookRun:
-    return run_playbook(
-        f"accel.gpu.{name}", environ=lab.env, inventory=INVENTORY, variables=variables, arguments=arguments
-    )
+    given = {"gpu_defaults": DEFAULTS, **variables}
+    return run_playbook(f"accel.gpu.{name}", environ=lab.env, inventory=INVENTORY, variables=given, arguments=arguments)
 
 
 def govc(lab: Lab, *words: str) -> str:
@@ -161,7 +162,11 @@ def test_site_creates_nodes_with_vgpus_from_the_clusters_own_image(lab: Lab) -> 
     # Two vGPUs with two shares each, and one whole vGPU.
     assert offered == [("desktops", "4"), ("desktops", "4"), ("inference", "1")]
     release = boot_image(lab)
-    assert [name.partition(f"-{release}-")[0] for name in templates(lab)] == ["desktops-zone-a", "inference-zone-b"]
+    assert [name.partition(f"-{release}-")[0] for name in templates(lab)] == [
+        "burst-zone-a",
+        "desktops-zone-a",
+        "inference-zone-b",
+    ]
     for node in nodes:
         machine = json.loads(govc(lab, "vm.info", "-json", f"/DC1/vm/openshift/{node['metadata']['name']}"))[
             "virtualMachines"
@@ -322,7 +327,7 @@ def test_deleted_node_groups_leave_no_template(lab: Lab) -> None:
     assert refused["code"] == "in_use", refused
     assert "MachineSet desktops-zone-a" in refused["msg"]
     play(lab, "delete_nodegroups", gpu_pool="desktops", gpu_confirm=lab.name).require_success()
-    assert [name.partition(f"-{boot_image(lab)}")[0] for name in templates(lab)] == ["inference-zone-b"]
+    assert [name.partition(f"-{boot_image(lab)}")[0] for name in templates(lab)] == ["burst-zone-a", "inference-zone-b"]
 
 
 def pool(name: str, profile: str, count: int, **more: Any) -> Object:
@@ -496,7 +501,7 @@ def declared(lab: Lab, pool: Object) -> Object:
     cluster = {**DECLARED["gpu_cluster"], "name": lab.name, "cloud": {"machineset": {"vsphere": vsphere}}}
     return {
         "gpu_cluster": cluster,
-        "gpu_defaults": DECLARED["gpu_defaults"],
+        "gpu_defaults": DEFAULTS,
         "gpu_pools": [*DECLARED["gpu_pools"], pool],
     }
 
@@ -533,7 +538,7 @@ def test_the_credential_of_awx_is_enough(lab: Lab) -> None:
     names = {"VMWARE_HOST": "HOST", "VMWARE_USER": "USERNAME", "VMWARE_PASSWORD": "PASSWORD"}
     credential = {variable: lab.env[f"LAB_VSPHERE_{name}"] for variable, name in names.items()}
     cluster = {"name": lab.name, "distribution": "openshift", "cloud": {"machineset": {"vsphere": {}}}}
-    variables = {"gpu_cluster": cluster, "gpu_vsphere_password": ""}
+    variables = {"gpu_cluster": cluster, "gpu_defaults": DEFAULTS, "gpu_vsphere_password": ""}
     for validate, succeeds in (("False", True), ("True", False)):
         environ = {**lab.env, **credential, "VMWARE_VALIDATE_CERTS": validate}
         played = run_playbook("accel.gpu.templates", environ=environ, inventory=INVENTORY, variables=variables)
