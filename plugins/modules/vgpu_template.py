@@ -41,8 +41,8 @@ options:
     default: present
   names:
     description:
-      - Names of the templates in O(templates) that are built. The machines of the others are only counted when the module checks whether all machines fit. By
-        default, all templates are built.
+      - Names of the templates in O(templates) that are built or, with another O(state), deleted. The machines of the others are only counted when the module
+        checks whether all machines fit. By default, all templates are built or deleted.
     type: list
     elements: str
   feature_type:
@@ -226,6 +226,11 @@ class TemplateInUse(ModuleFailure):
 
 def work(module: VSphereModule) -> dict[str, t.Any]:
     """Build or delete templates."""
+    known = {entry["name"] for entry in _entries(module)}
+    if unknown := sorted(set(module.params["names"] or ()) - known):
+        raise InvalidOptions(
+            [f"names: {join_words(unknown)} is not the name of a template; correct it, or declare the template"]
+        )
     works = {"present": _build, "absent": _delete, "collected": _collect}
     return works[module.params["state"]](module)
 
@@ -233,10 +238,6 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
 def _build(module: VSphereModule) -> dict[str, t.Any]:
     """Compare the templates with the declarations, and make what is missing."""
     requests = module.requests()
-    if unknown := sorted(set(module.params["names"] or ()) - {request.name for request in requests}):
-        raise InvalidOptions(
-            [f"names: {join_words(unknown)} is not the name of a template; correct it, or declare the template"]
-        )
     inventory, plans = _plans(module, requests)
     assessment = check(inventory, plans, _owner(module), module.params["feature_type"])
     if assessment.problems:
@@ -265,10 +266,10 @@ def _collect(module: VSphereModule) -> dict[str, t.Any]:
     """Delete the templates that are superseded and not in use."""
     requests, predicts = module.requests(), module.check_mode
     released = module.params["released"] if predicts else []
-    plans = _plans(module, requests, released, are_built=bool(released))[1]
+    plans = _selected(module, _plans(module, requests, released, are_built=bool(released))[1])
     if any(plan.collected for plan in plans) and not predicts:
         with _locked(module):
-            plans = _plans(module, requests)[1]
+            plans = _selected(module, _plans(module, requests)[1])
             builder = _builder(module)
             for plan in plans:
                 plan.collected[:] = [template for template in plan.collected if _collects(module, builder, template)]
@@ -320,9 +321,18 @@ def _plans(
 
 
 def _selected(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> list[TemplatePlan]:
-    """The plans of the templates that this run builds."""
+    """The plans of the templates that this run builds, or whose superseded templates it deletes."""
+    return [plan for plan in plans if _is_selected(module, plan.resolved.request.name)]
+
+
+def _is_selected(module: VSphereModule, name: str) -> bool:
     names = module.params["names"]
-    return [plan for plan in plans if not names or plan.resolved.request.name in names]
+    return names is None or name in names
+
+
+def _entries(module: VSphereModule) -> list[dict[str, t.Any]]:
+    """The templates in the options."""
+    return [module.params] if module.params["templates"] is None else module.params["templates"]
 
 
 def _result(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
@@ -507,7 +517,7 @@ def _delete(module: VSphereModule) -> dict[str, t.Any]:
 def _deletable(module: VSphereModule) -> dict[str, list[Template]]:
     """The templates to delete by the name in the options. Raises TemplateInUse if one of them is in use."""
     users_of = _users_of(module)
-    entries = [module.params] if module.params["templates"] is None else module.params["templates"]
+    entries = [entry for entry in _entries(module) if _is_selected(module, entry["name"])]
     inventory = Inventory.read(module.center)
     folders = {path: ref for entry in entries for path, ref in folders_named(inventory, entry["folder"]).items()}
     templates = read_templates(module.center, folders)

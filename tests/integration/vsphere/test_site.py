@@ -353,6 +353,11 @@ NOT_STARTING: dict[str, tuple[list[Object], Object, list[str]]] = {
         {"gpu_licensing_feature_type": "2"},
         ["Template vdi-zone-a: gpu_licensing_feature_type", "vGPU types of class C require 1 (NVIDIA vGPU) or 4"],
     ),
+    "no license": (
+        [pool("vdi", "grid_a100-10c", 1)],
+        {"gpu_licensing_feature_type": 0},
+        ["Template vdi-zone-a: gpu_licensing_feature_type", "FeatureType=0 requests no license"],
+    ),
     "too many, and a newer driver": (
         [pool("vdi", "grid_a100-10c", 17, driver=GUEST_DRIVER)],
         {},
@@ -389,6 +394,40 @@ def built(lab: Lab, profile: str = "grid_a100-10c") -> str:
     )
     path: str = result["templates"]["broken"]["path"]
     return path
+
+
+def test_only_the_named_templates_are_deleted(lab: Lab) -> None:
+    lab.reset()
+    access = {"kubeconfig": lab.env["KUBECONFIG"], "gpu_cluster": {"name": lab.name}}
+    entries = [{"name": name, "failure_domain": "zone-a", "profile": "grid_a100-10c"} for name in ("first", "second")]
+    options: Object = {**connection(lab), "kubernetes": access, "templates": entries}
+    old = {name: each["path"] for name, each in run_module(vgpu_template.main, options)["templates"].items()}
+    for name, path in old.items():
+        group = {**access, "name": name, "zone": "zone-a", "template": path, "node_count": 0}
+        assert run_module(machineset.main, group)["changed"]
+    name_release(lab)
+    new = {name: each["path"] for name, each in run_module(vgpu_template.main, options)["templates"].items()}
+    for name in old:
+        deleted = run_module(machineset.main, {**access, "name": name, "state": "absent", "confirm": [lab.name]})
+        assert deleted["changed"], deleted
+
+    def delete(state: str, *names: str, check: bool = False) -> Object:
+        named = {**options, "state": state, "names": names, "confirm": [lab.name]}
+        return run_module(vgpu_template.main, named, check=check)
+
+    def left() -> set[str]:
+        return {f"{FOLDER}/{name}" for name in templates(lab)}
+
+    for state in ("collected", "absent"):
+        assert "names: scond is not the name of a template" in delete(state, "first", "scond")["msg"]
+        assert not delete(state)["changed"]
+    assert left() == {*old.values(), *new.values()}
+    predicted, actual = (delete("collected", "second", check=check) for check in (True, False))
+    assert actual["templates"] == predicted["templates"]
+    assert {name: each["removed"] for name, each in actual["templates"].items()} == {"second": [old["second"]]}
+    assert left() == {old["first"], *new.values()}
+    assert delete("absent", "first")["changed"]
+    assert left() == {new["second"]}
 
 
 def edited(lab: Lab, *change: str) -> str:
