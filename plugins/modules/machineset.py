@@ -47,14 +47,16 @@ options:
   surge:
     description:
       - With O(replace_outdated), whether each batch begins with the new Machines, and the old ones are drained once the new nodes are ready. This needs free
-        GPUs, licenses and quota for a batch. If an additional Machine does not start, it is removed, and the module fails without a drain.
-      - Not possible for Machines whose number an autoscaler chooses.
+        GPUs, licenses and quota for a batch. If an additional Machine does not start, or its node is not ready in time or offers no GPU, the additional
+        Machines are removed, and the module fails. The old ones are neither drained nor removed.
+      - Requires O(replace_outdated). Not possible for Machines whose number an autoscaler chooses.
     type: bool
     default: false
   rollouts:
     description:
       - The pace of O(replace_outdated) by the name of the pool, which is the label C(accel.gpu/pool) in O(node_labels). The keys are those of a pool's
         C(rollout), of which C(max_unavailable), C(order) and C(limit) are used. By default, one Machine of a pool is replaced at a time.
+      - The module fails if no declared node group belongs to a pool that is named here.
     type: dict
     default: {}
 notes:
@@ -194,7 +196,7 @@ from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.clouds.machine_rollout import MachineRollout, rollout_settings, with_rollouts
 from ..module_utils.clouds.machineset_groups import MachineApi, MachineSetProvider, ask_vcenter
 from ..module_utils.clouds.machinesets import FIELDS
-from ..module_utils.core.errors import InvalidOptions, PartialFailure
+from ..module_utils.core.errors import PartialFailure
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.licensing.container import LicenseReturn
@@ -235,9 +237,8 @@ def work(module: MachineSetModule) -> dict[str, t.Any]:
     """Choose the MachineSets to copy, and reconcile the groups."""
     params = module.params
     replaces = params["replace_outdated"]
-    settings = rollout_settings(params["rollouts"])
-    if replaces and not params["wait"]:
-        raise InvalidOptions(["wait: replace_outdated waits for each new machine; set wait: true"])
+    groups = FIELDS.declared_groups(params)
+    settings = rollout_settings(params, groups)
     api = MachineApi(module.client, params["namespace"])
     provider = MachineSetProvider(
         api,
@@ -246,7 +247,7 @@ def work(module: MachineSetModule) -> dict[str, t.Any]:
         report=module.progress.report,
         waits=params["wait"],
     )
-    specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"], replaces_outdated=replaces)
+    specs = provider.specs_of(groups, params["declared_names"], replaces_outdated=replaces)
     try:
         if not replaces or module.drainer is None:
             return reconcile_nodegroups(module, provider, specs)

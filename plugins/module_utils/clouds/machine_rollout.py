@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..catalog.names import POOL_LABEL
 from ..core.errors import InvalidOptions, PartialFailure, ServiceError
-from ..core.messages import abbreviate, diff_of
+from ..core.messages import abbreviate, diff_of, join_words
 from ..core.values import get_nested
 from ..core.waits import WaitTimeout, run_bounded
 from ..kube.fields import name_of
@@ -21,7 +21,7 @@ from ..nodegroups.spec import OUTDATED, UPDATE, GroupChange
 from ..pools.plan import RolloutPlan, rollout_plan
 from ..schema.providers import NODE_LABELS
 from ..schema.validators import IDLE_FIRST, ROLLOUT
-from .machinesets import node_of
+from .machinesets import DELETING, machines_of, node_of, phase_of
 
 if t.TYPE_CHECKING:
     from ..core.values import Object
@@ -69,13 +69,32 @@ class PoolRollout:
         }
 
 
-def rollout_settings(rollouts: t.Mapping[str, t.Any]) -> dict[str, RolloutPlan]:
-    """The settings of each pool, with their defaults. Raises InvalidOptions with all problems."""
-    given = {str(pool): ROLLOUT.coerce(rollout) for pool, rollout in rollouts.items()}
+def rollout_settings(options: Object, groups: t.Iterable[Object]) -> dict[str, RolloutPlan]:
+    """The settings of each pool, with their defaults. Raises InvalidOptions with all problems of the options that are about outdated Machines.
+
+    groups: the options of the declared groups.
+    """
+    replaces = options["replace_outdated"]
+    given = {str(pool): ROLLOUT.coerce(rollout) for pool, rollout in (options["rollouts"] or {}).items()}
+    pools = {pool_of(group["name"], group.get(NODE_LABELS)) for group in groups}
     problems = [text for pool, rollout in given.items() for text in ROLLOUT.problems(rollout, f"rollouts.{pool}")]
+    problems += [
+        f"rollouts.{pool}: none of the node groups belongs to this pool; correct or remove the name. Pools of the node groups: "
+        f"{join_words(sorted(pools)) or 'none'}"
+        for pool in given.keys() - pools
+    ]
+    if replaces and not options["wait"]:
+        problems.append("wait: replace_outdated waits for each new machine; set wait: true")
+    if options["surge"] and not replaces:
+        problems.append("surge: has no effect without replace_outdated; set replace_outdated: true, or remove surge")
     if problems:
-        raise InvalidOptions(problems, INVALID_GROUPS)
+        raise InvalidOptions(sorted(problems), INVALID_GROUPS)
     return {pool: rollout_plan(ROLLOUT.complete(rollout)) for pool, rollout in given.items()}
+
+
+def pool_of(group: str, node_labels: t.Mapping[str, t.Any] | None) -> str:
+    """The pool of a declared group, which is the group itself if its nodes have no label of a pool."""
+    return str((node_labels or {}).get(POOL_LABEL) or group)
 
 
 def plan_pool(
@@ -155,8 +174,8 @@ class MachineRollout:
         groups = self.provider.outdated_machines()
         by_pool: dict[str, list[str]] = {}
         for name in groups:
-            labels = self.provider.spec(name).fields.get(NODE_LABELS) or {}
-            by_pool.setdefault(labels.get(POOL_LABEL) or name, []).append(name)
+            pool = pool_of(name, self.provider.spec(name).fields.get(NODE_LABELS))
+            by_pool.setdefault(pool, []).append(name)
         outdated = {
             pool: [
                 OutdatedMachine(
@@ -265,18 +284,46 @@ class MachineRollout:
             self._await(groups, cache, offers_gpus)
 
     def _add(self, groups: Counter[tuple[str, str]], cache: GroupListCache, offers_gpus: bool) -> None:
-        """Add Machines, and wait for them. If they do not start, remove them again."""
+        """Add Machines, and wait for them. If they do not start, or their nodes do not become like those of the batch, remove exactly them again."""
+        before = {machine["metadata"]["uid"] for machine in self.api.read().machines}
         for (dummy, machineset), number in groups.items():
             self.provider.resize(machineset, number)
         try:
             self._await(groups, cache, offers_gpus)
         except (GroupFailed, WaitTimeout) as error:
+            added = self._added(groups, before)
+            surge = f"{error} This was the additional machine of surge."
+            try:
+                self.drainer.drain(
+                    {node for machines in added.values() for each in machines if (node := node_of(each))}
+                )
+            except WaitTimeout as refusal:
+                names = abbreviate([name_of(each) for machines in added.values() for each in machines])
+                raise GroupFailed(
+                    f"{surge} It stays ({names}), because its node cannot be drained: {refusal}"
+                ) from error
+            self.drainer.check()
             for (dummy, machineset), number in groups.items():
-                self.provider.resize(machineset, -number, leaving=self.provider.unstarted_machines(machineset))
+                # Of all others, none may be chosen: they are in use.
+                self.provider.resize(machineset, -number, leaving=map(name_of, added[machineset]))
             raise GroupFailed(
-                f"{error} This was the additional machine of surge. It is removed again, and no node was drained. Run without surge if the hosts have no "
-                "room for it."
+                f"{surge} It is removed again, and no outdated machine was drained or removed. Run without surge if the hosts have no room for it."
             ) from error
+
+    def _added(self, groups: Counter[tuple[str, str]], before: t.Collection[str]) -> dict[str, list[Object]]:
+        """The Machines, by MachineSet, that this run has added to those `before`. If others have added more, those that have no node come first."""
+        objects = self.api.read()
+        added: dict[str, list[Object]] = {}
+        for (dummy, machineset), number in groups.items():
+            live = objects.machineset(machineset)
+            new = [
+                machine
+                for machine in (machines_of(live, objects.machines) if live else ())
+                if machine["metadata"]["uid"] not in before and phase_of(machine) != DELETING
+            ]
+            new.sort(key=lambda machine: (node_of(machine) is not None, name_of(machine)))
+            added[machineset] = [dict(machine) for machine in new[:number]]
+        return added
 
     def _count(self, machineset: str) -> int:
         return int(get_nested(self.api.get(machineset), "spec", "replicas") or 0)

@@ -663,14 +663,6 @@ class MachineSetProvider:
             groups[name] = GroupMachines(name_of(live), count, tuple(nodes), tuple(outdated))
         return groups
 
-    def unstarted_machines(self, machineset: str) -> list[str]:
-        """The Machines of a MachineSet in the latest list that are not outdated and have no node."""
-        live = self._objects.machineset(machineset)
-        machines = machines_of(live, self._objects.machines) if live else []
-        spec = self._specs[nodegroup_of(live) or machineset] if live else None
-        outdated = outdated_machines(live, machines, spec.paths, spec.fields) if live and spec else []
-        return [name_of(machine) for machine in machines if machine not in outdated and node_of(machine) is None]
-
     def list_groups(self) -> list[ListedGroup]:
         """All groups that belong to the specs."""
         objects = self._objects = self._api.read()

@@ -17,6 +17,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.clouds.machine_rollout i
     with_rollouts,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import RolloutPlan
 
 
 def outdated(name: str, node: str | None = "", group: str = "vdi") -> OutdatedMachine:
@@ -26,6 +27,14 @@ def outdated(name: str, node: str | None = "", group: str = "vdi") -> OutdatedMa
 
 MACHINES = [outdated("a"), outdated("b"), outdated("c"), outdated("d", None)]
 IDLE_FIRST = ["x", "c", "a", "b"]
+
+
+GROUPS = [{"name": "vdi-a", "node_labels": {"accel.gpu/pool": "vdi"}}, {"name": "other", "node_labels": None}]
+
+
+def settings_of(**options: t.Any) -> dict[str, RolloutPlan]:
+    usual = {"replace_outdated": True, "wait": True, "surge": False, "rollouts": {}}
+    return rollout_settings({**usual, **options}, GROUPS)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +57,7 @@ IDLE_FIRST = ["x", "c", "a", "b"]
     ],
 )
 def test_the_batches_of_a_pool(rollout: dict[str, t.Any], batches: list[list[str]], remaining: list[str]) -> None:
-    settings = rollout_settings({"vdi": rollout})["vdi"]
+    settings = settings_of(rollouts={"vdi": rollout})["vdi"]
     actual = plan_pool("vdi", MACHINES, 5, settings, IDLE_FIRST)
     assert [[machine.name for machine in batch] for batch in actual.batches] == batches
     assert [machine.name for machine in actual.remaining] == remaining
@@ -65,9 +74,38 @@ def test_the_batches_of_a_pool(rollout: dict[str, t.Any], batches: list[list[str
 )
 def test_invalid_settings_are_refused_with_their_pool(rollout: t.Any, problem: str) -> None:
     with pytest.raises(InvalidOptions) as error:
-        rollout_settings({"vdi": rollout, "other": {"limit": -1}})
+        settings_of(rollouts={"vdi": rollout, "other": {"limit": -1}})
     assert any(text.startswith(problem) for text in error.value.problems), error.value.problems
     assert any(text.startswith("rollouts.other.limit") for text in error.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("options", "problems"),
+    [
+        ({"surge": True}, ()),
+        ({"surge": True, "replace_outdated": False}, ("surge: has no effect without replace_outdated",)),
+        ({"wait": False, "replace_outdated": False}, ()),
+        ({"wait": False}, ("wait: replace_outdated waits for each new machine",)),
+        ({"rollouts": {"vdi": {}, "other": {}}, "replace_outdated": False}, ()),
+        # A group is not a pool, and a typo would mean the pace of the defaults.
+        (
+            {"rollouts": {"vdi-a": {}, "vid": {"max_unavailable": 2}}, "surge": True, "replace_outdated": False},
+            (
+                "rollouts.vdi-a: none of the node groups belongs to this pool",
+                "rollouts.vid: none of the node groups belongs to this pool; correct or remove the name. "
+                "Pools of the node groups: other and vdi",
+                "surge: has no effect",
+            ),
+        ),
+    ],
+)
+def test_options_without_an_effect_are_refused(options: dict[str, t.Any], problems: tuple[str, ...]) -> None:
+    texts: list[str] = []
+    try:
+        settings_of(**options)
+    except InvalidOptions as error:
+        texts = list(error.problems)
+    assert [text[: len(problem)] for text, problem in zip(texts, problems, strict=True)] == [*problems]
 
 
 ROLLOUT = PoolRollout("vdi", ((outdated("a"), outdated("d", None)), (outdated("b", "node-b"),)), (outdated("c"),))
