@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.node import parse_node
 from ansible_collections.accel.gpu.plugins.modules import machineset, nodegroup_nodes
+from lab import audit
 from lab.api import Api
 from lab.layout import Lab as LabLayout
 from lab.machine_api.machine_sets import MACHINE_SETS, NAMESPACE, SET_LABEL, machine_set, provider_spec
@@ -28,6 +29,7 @@ PODS = "/api/v1/namespaces/default/pods"
 MACHINES = f"/apis/machine.openshift.io/v1beta1/namespaces/{NAMESPACE}/machines"
 # Seconds that a run waits, and may need in addition to read, to send and to fail.
 WAIT, MORE = 10, 10
+SURGED = "surged"
 
 pytestmark = [pytest.mark.usual(20), pytest.mark.sampled(1, group="failures of machines")]
 
@@ -74,10 +76,11 @@ def cloud(openshift: OpenShift) -> Iterator[FaultyCloud]:
     actual = FaultyCloud(openshift.lab)
     yield actual
     actual.repair()
-    for fault in MESSAGES:
-        if actual.api.get(f"{MACHINE_SETS}/{fault}") is not None:
-            actual.api.request("DELETE", f"{MACHINE_SETS}/{fault}")
-    until(lambda: not any(actual.machines(fault) for fault in MESSAGES))
+    created = (*MESSAGES, SURGED)
+    for name in created:
+        if actual.api.get(f"{MACHINE_SETS}/{name}") is not None:
+            actual.api.request("DELETE", f"{MACHINE_SETS}/{name}")
+    until(lambda: not any(map(actual.machines, created)))
 
 
 @pytest.mark.parametrize("fault", MESSAGES)
@@ -120,6 +123,33 @@ def test_site_reports_it(cloud: FaultyCloud, fault: str) -> None:
     # Nothing is installed before the nodes exist.
     assert not played.module_results("accel.gpu.olm_subscription", "openshift")
     assert took < BUSY * (WAIT + 2 * MORE)
+
+
+def test_an_additional_machine_whose_node_offers_no_gpu_is_the_one_that_is_removed(cloud: FaultyCloud) -> None:
+    """The MachineSet's own policy would choose an old Machine, whose node was not drained."""
+    options = {"gpu_cluster": {"name": cloud.lab.name}, "confirm": [cloud.lab.name], "node_count": 2}
+    assert not cloud.run(SURGED, **options, wait_timeout=120).get("failed")
+    client = OpenShift(cloud.lab).client
+    client.patch(f"{MACHINE_SETS}/{SURGED}", {"spec": {"deletePolicy": "Oldest"}})
+    before = cloud.machines(SURGED)
+    nodes = {cloud.api.get(f"{MACHINES}/{name}")["status"]["nodeRef"]["name"] for name in before}
+    for node in nodes:
+        client.patch(f"/api/v1/nodes/{node}/status", {"status": {"allocatable": {"nvidia.com/gpu": "1"}}})
+    layout = LabLayout.named(cloud.lab.name)
+    since = audit.mark(layout)
+    replaced = {**options, "flavor": "g4dn.2xlarge", "replace_outdated": True}
+    result = cloud.run(SURGED, **replaced, surge=True, wait_timeout=30)
+    assert result["failed"], result
+    assert "these new nodes are not ready or offer no GPU" in result["msg"]
+    assert "This was the additional machine of surge. It is removed again" in result["msg"]
+    until(lambda: len(cloud.machines(SURGED)) == 2)
+    assert sorted(cloud.machines(SURGED)) == sorted(before)
+    # Its node was drained, and no other.
+    sent = [request.uri for request in audit.requests(layout, since, "accel.gpu/") if request.mutating]
+    drained = {uri.partition("?")[0].rpartition("/")[2] for uri in sent if uri.startswith("/api/v1/nodes/")}
+    assert len(drained) == 1, sent
+    assert not drained & nodes
+    assert not any((cloud.api.get(f"/api/v1/nodes/{node}") or {})["spec"].get("unschedulable") for node in nodes)
 
 
 @pytest.fixture
