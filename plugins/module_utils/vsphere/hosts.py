@@ -19,6 +19,7 @@ from ..core.messages import abbreviate, as_sentence, join_words
 from ..core.waits import WaitTimeout, wait_until
 from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
 from .inventory import SHARED_DIRECT, Inventory, is_reachable
+from .settings import vgpu_profiles
 
 if PYVMOMI_IMPORT_ERROR is None:
     from pyVmomi import vim
@@ -353,28 +354,39 @@ def _model(name: str) -> str:
 
 @dataclass(frozen=True)
 class HostMachines:
-    """The virtual machines of a host that are not powered off: those that use its GPUs, and all; `hidden` is the number of those that the user may not read."""
+    """The virtual machines of a host that are not powered off: those that use its GPUs, and all.
+
+    hidden_gpu_users, hidden: the numbers of those that the user may not read, so that it is not known whether they are powered off.
+    """
 
     gpu_users: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
+    hidden_gpu_users: int = 0
     hidden: int = 0
 
 
 def use_problems(plan: HostPlan, machines: HostMachines) -> list[str]:
     """Why a host must not be changed or restarted while these virtual machines run."""
     path = plan.before.path
-    hidden = f"{machines.hidden} virtual machines that the user may not read" if machines.hidden else ""
-    if plan.updates and machines.gpu_users:
+    users = [*machines.gpu_users, *_unnamed(machines.hidden_gpu_users)]
+    if plan.updates and users:
         return [
-            f"{path}: the GPUs are used by {abbreviate(machines.gpu_users)}; shut these virtual machines down or move them to another host (drain their "
-            "nodes first)"
+            f"{path}: the GPUs are used by {abbreviate(users)}; shut these virtual machines down or move them to another host (drain their nodes first)"
         ]
-    if plan.restarts and not plan.before.in_maintenance and (machines.running or hidden):
-        names = [*machines.running, *filter(None, [hidden])]
+    names = [*machines.running, *_unnamed(machines.hidden)]
+    if plan.restarts and not plan.before.in_maintenance and names:
         return [
             f"{path}: the restart would stop {abbreviate(names)}; put the host into maintenance mode first, or move the virtual machines to another host"
         ]
     return []
+
+
+def _unnamed(number: int) -> list[str]:
+    """What stands for virtual machines that the user may not read in a list of names."""
+    one = number == 1
+    return (
+        [f"{'a' if one else number} virtual machine{'' if one else 's'} that the user may not read"] if number else []
+    )
 
 
 def required_privileges(plans: t.Iterable[HostPlan]) -> dict[t.Any, list[str]]:
@@ -411,27 +423,32 @@ class GraphicsMismatch(ModuleFailure):
 
 def read_machines(center: VCenter, hosts: t.Sequence[HostGraphics]) -> dict[t.Any, HostMachines]:
     """The virtual machines of hosts that are not powered off, by host. A suspended one cannot resume after a change of its GPU."""
-    refs = [(machine, "") for host in hosts for machine in host.item.get("vm", ())]
+    on_gpus = {
+        host.item.ref: {
+            ref for info in host.item.get("config.graphicsInfo", ()) for ref in getattr(info, "vm", ()) or ()
+        }
+        for host in hosts
+    }
+    # The list of a host may lack those that the user may not see; the GPUs name them.
+    on_host = {
+        ref: list(dict.fromkeys((*host.item.get("vm", ()), *on_gpus[ref]))) for host in hosts for ref in [host.item.ref]
+    }
+    refs = [(machine, "") for own in on_host.values() for machine in own]
     items = {item.ref: item for item in center.read(refs, {"VirtualMachine": _MACHINE_PROPERTIES})} if refs else {}
     machines = {}
-    for host in hosts:
-        on_gpus = {ref for info in host.item.get("config.graphicsInfo", ()) for ref in info.vm or ()}
-        running, users, hidden = [], [], 0
-        for ref in host.item.get("vm", ()):
-            item = items.get(ref)
+    for host, own in on_host.items():
+        running, users, hidden, hidden_users = [], [], 0, 0
+        for ref in own:
+            item, uses_gpu = items.get(ref), ref in on_gpus[host]
             if item is None or item.get("runtime.powerState") is None:
                 hidden += 1
+                hidden_users += uses_gpu
             elif str(item.get("runtime.powerState")) != "poweredOff":
                 running.append(item.name)
-                if ref in on_gpus or any(map(_is_vgpu, item.get("config.hardware.device", ()))):
+                if uses_gpu or vgpu_profiles(item):
                     users.append(item.name)
-        machines[host.item.ref] = HostMachines(tuple(sorted(users)), tuple(sorted(running)), hidden)
+        machines[host] = HostMachines(tuple(sorted(users)), tuple(sorted(running)), hidden_users, hidden)
     return machines
-
-
-def _is_vgpu(device: t.Any) -> bool:
-    backing = vim.vm.device.VirtualPCIPassthrough.VmiopBackingInfo
-    return isinstance(device, vim.vm.device.VirtualPCIPassthrough) and isinstance(device.backing, backing)
 
 
 class HostConfigurator:

@@ -26,6 +26,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.hosts import (
     mig_problems,
     owed_restart,
     plan_host,
+    read_machines,
     required_privileges,
     setting_problems,
     use_problems,
@@ -289,6 +290,19 @@ RESTART = everywhere("sharedDirect", restart=True)
         (HostMachines((), ("vm-2",)), RESTART, True, ""),
         (HostMachines(hidden=2), RESTART, False, "2 virtual machines that the user may not read"),
         (HostMachines(hidden=2), RESTART, True, ""),
+        (HostMachines(hidden=1), everywhere("sharedDirect"), False, ""),
+        (
+            HostMachines(hidden_gpu_users=1, hidden=1),
+            everywhere("sharedDirect"),
+            True,
+            "the GPUs are used by a virtual machine that the user may not read;",
+        ),
+        (
+            HostMachines(("vm-1",), hidden_gpu_users=2, hidden=2),
+            RESTART,
+            False,
+            "used by vm-1, 2 virtual machines that the user may not read;",
+        ),
         (USED, GraphicsRequest(), False, ""),
     ],
 )
@@ -299,6 +313,18 @@ def test_running_machines_are_in_the_way(
     messages = use_problems(plan_host(host, request_), machines)
     assert bool(messages) == bool(words), messages
     assert not words or words in messages[0]
+
+
+def test_a_machine_that_the_user_may_not_read_uses_a_gpu_if_the_gpu_names_it() -> None:
+    """vCenter leaves out the machine, or the machine's properties, or even its entry in the list of the host."""
+    host = graphics(UNPREPARED, vm=["vm-1", "vm-2", "vm-3"])
+    host.item.get("config.graphicsInfo")[1].vm = ["vm-1", "vm-2", "vm-4"]
+    readable = [
+        Item("vm-2", "VirtualMachine", {}),
+        Item("vm-3", "VirtualMachine", {"name": "plain", "runtime.powerState": "poweredOn"}),
+    ]
+    center: t.Any = SimpleNamespace(read=lambda refs, _properties: readable)
+    assert read_machines(center, [host]) == {"host-1": HostMachines((), ("plain",), hidden_gpu_users=3, hidden=3)}
 
 
 def test_privileges_are_those_of_the_changes() -> None:
