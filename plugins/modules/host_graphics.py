@@ -113,8 +113,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 hosts:
-  description: The hosts, sorted by path. In check mode, the state after a run.
-  returned: success
+  description: The hosts, sorted by path. In check mode, the state after a run. After a failure, the state at that time, and what the run had done until then.
+  returned: success, or if the failure occurred after the run began to change hosts
   type: list
   elements: dict
   contains:
@@ -227,7 +227,8 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
             try:
                 plans[number] = configurator.apply(plan.before.path, plan.before.item.ref)
             except (ModuleFailure, ServiceError) as error:
-                done = [*plans[:number], *(plan_host(each.before, GraphicsRequest()) for each in plans[number:])]
+                untouched = [plan_host(each.before, GraphicsRequest()) for each in plans[number + 1 :]]
+                done = [*plans[:number], configurator.done(plan), *untouched]
                 error.partial = {**_result(done), "changed": module.has_written()}
                 raise
             if plans[number].restarts and plans[number].after.in_maintenance:

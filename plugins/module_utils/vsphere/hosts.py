@@ -463,6 +463,8 @@ class HostConfigurator:
     ) -> None:
         """Store the arguments. `report` receives the progress."""
         self._center, self._request, self._timeout, self._report = center, request, wait_timeout, report
+        # What `apply` has done to its host so far.
+        self._updated = self._restarted = False
 
     def mig_capable(self, host: HostGraphics) -> dict[str, bool]:
         """Whether each GPU model that the vGPU manager of a host reports supports MIG."""
@@ -490,6 +492,7 @@ class HostConfigurator:
 
     def apply(self, path: str, ref: t.Any) -> HostPlan:
         """Configure and, if requested, restart a host; returns the plan with the state that vCenter shows afterwards."""
+        self._updated = self._restarted = False
         # Others may have changed the host since the run began, and what is written replaces all of it.
         plan = plan_host(self._read(ref, path), self._request)
         if problems := setting_problems([plan], self._request):
@@ -498,10 +501,20 @@ class HostConfigurator:
         host = plan.before
         if plan.updates:
             host = self._update(plan)
-        restarted = self._request.restart and owed_restart(host, self._request) != NONE
-        if restarted:
+        if self._request.restart and owed_restart(host, self._request) != NONE:
             host = self._restart(host)
-        return HostPlan(plan.before, host, plan.updates, restarted, owed_restart(host, self._request))
+        return self._done(plan.before, host)
+
+    def done(self, plan: HostPlan) -> HostPlan:
+        """What `apply` has done to the host of a plan before it failed, with the state that vCenter shows; what was written if vCenter does not respond."""
+        configuring = plan_host(plan.before, dataclasses.replace(self._request, restart=False))
+        host = configuring.after if self._updated else plan.before
+        with contextlib.suppress(VSphereError):
+            host = self._read(plan.before.item.ref, plan.before.path)
+        return self._done(plan.before, host)
+
+    def _done(self, before: HostGraphics, after: HostGraphics) -> HostPlan:
+        return HostPlan(before, after, self._updated, self._restarted, owed_restart(after, self._request))
 
     def _read(self, ref: t.Any, path: str) -> HostGraphics:
         items = self._center.read([(ref, "")], {"HostSystem": _HOST_PROPERTIES})
@@ -522,6 +535,7 @@ class HostConfigurator:
                 error.message = f"{as_sentence(error.message)} {_MIG_BY_HAND}"
                 error.args = (error.message,)
             raise
+        self._updated = True
 
         def describe(shown: HostGraphics) -> str:
             actual, expected = shown.shown(active=False), plan.after.shown(active=False)
@@ -556,6 +570,7 @@ class HostConfigurator:
                 with contextlib.suppress(VSphereError, WaitTimeout):
                     self._exit_maintenance(host)
             raise
+        self._restarted = True
         kept = "" if host.in_maintenance else " It is still in maintenance mode."
         wait_until(
             lambda: self._read(ref, host.path),

@@ -287,6 +287,8 @@ def test_a_host_that_does_not_come_back(site: Site) -> None:
     assert "is not responding after the command to restart" in result["msg"]
     assert "still in maintenance mode" in result["msg"]
     assert result["changed"]
+    entry = one(result, SHARED)
+    assert (entry["updated"], entry["restarted"], entry["connected"]) == (True, True, False)
 
 
 def test_a_restart_that_does_not_help(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,6 +336,13 @@ def test_a_failure_returns_what_was_done(site: Site) -> None:
     result = site.graphics(cluster="cluster-a", restart="host", **SHARED_DIRECT)
     assert result["changed"]
     assert [each["name"] for each in result["hosts"]] == [SHARED, READY, BARE]
+    entry = one(result, SHARED)
+    assert (entry["updated"], entry["restarted"], entry["restart_owed"]) == (True, False, "xorg")
+    assert entry["graphics_type"] == shown(site, SHARED)["default"] == "sharedDirect"
+    assert [each["updated"] for each in result["hosts"]] == [True, False, False]
+    path = f"{CLUSTER}/{SHARED}"
+    before, after = (result["diff"][side][path]["graphics_type"] for side in ("before", "after"))
+    assert (before, after) == ("shared", "sharedDirect")
     # One after the other: the hosts behind the failed one are not touched.
     assert site.center.methods() == ["UpdateGraphicsConfig", "EnterMaintenanceMode_Task"]
     assert shown(site, BARE)["default"] == "shared"
