@@ -182,7 +182,6 @@ from ..module_utils.vsphere.client import Item
 from ..module_utils.vsphere.hosts import (
     ASSIGNMENT_POLICIES,
     GRAPHICS_TYPES,
-    MIG,
     MODES_SINCE,
     RESTART_COMMANDS,
     VGPU_MODES,
@@ -195,7 +194,7 @@ from ..module_utils.vsphere.hosts import (
     read_graphics,
     setting_problems,
 )
-from ..module_utils.vsphere.inventory import Inventory
+from ..module_utils.vsphere.inventory import MULTI_INSTANCE, Inventory
 from ..module_utils.vsphere.module import VSphereModule
 
 
@@ -295,7 +294,7 @@ def _check(
 ) -> None:
     """Refuse what cannot be done on one of the hosts, before anything is changed."""
     problems = setting_problems(plans, request)
-    if not problems and any(each.vgpu_mode == MIG for each in request.gpus):
+    if not problems and any(each.vgpu_mode == MULTI_INSTANCE for each in request.gpus):
         for plan in plans:
             if plan.updates:
                 problems += mig_problems(plan, configurator.mig_capable(plan.before))

@@ -36,8 +36,6 @@ MAX_MACHINES_OPTION = option_of_role("autoscale.max", "max_machines")
 DRIVER_OPTION = option_of_role("driver.version", "driver_version")
 FEATURE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
 _RECREATE = option_of_role("nodes.recreate", "recreate")
-# The values of Gpu.mode from which it does not follow whether a GPU has MIG instances.
-_UNKNOWN = ("", "none")
 # Up to this number of templates, each order of placing their machines is tried; of more, only as many orders as there are templates.
 _TRIED = 4
 # The sizes in the names of MIG-backed profiles are rounded, so that their sum may exceed the memory of the GPU.
@@ -110,8 +108,7 @@ class Card:
         return (
             self.host.name in profile.hosts
             and self.gpu in gpus_for(profile, self.host)
-            and self.gpu.graphics_type in ("", SHARED_DIRECT)
-            and (self.mode in _UNKNOWN or (self.mode == MULTI_INSTANCE) == (profile.sharing == MIG))
+            and self.gpu.runs(profile.sharing)
         )
 
     def takes(self, profile: Profile) -> bool:

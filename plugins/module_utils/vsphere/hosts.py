@@ -18,7 +18,7 @@ from ..core.errors import InvalidOptions, ModuleFailure
 from ..core.messages import abbreviate, as_sentence, join_words
 from ..core.waits import WaitTimeout, wait_until
 from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
-from .inventory import SHARED_DIRECT, Inventory, is_reachable
+from .inventory import MIXED_SIZE, MULTI_INSTANCE, SAME_SIZE, SHARED_DIRECT, Inventory, is_reachable, read_gpus
 from .settings import vgpu_profiles
 
 if PYVMOMI_IMPORT_ERROR is None:
@@ -27,8 +27,7 @@ if PYVMOMI_IMPORT_ERROR is None:
 SHARED = "shared"
 GRAPHICS_TYPES = (SHARED, SHARED_DIRECT)
 ASSIGNMENT_POLICIES = ("performance", "consolidation")
-MIG = "multiInstanceGpu"
-VGPU_MODES = ("sameSize", "mixedSize", MIG)
+VGPU_MODES = (SAME_SIZE, MIXED_SIZE, MULTI_INSTANCE)
 # The first version of the API with the mode of a GPU.
 MODES_SINCE = (8, 0, 3)
 # A GPU that no driver of the host runs, and one that is passed through to a virtual machine as a whole. A restart changes neither.
@@ -166,17 +165,13 @@ def host_graphics(item: Item, path: str) -> HostGraphics:
     default = str(getattr(config, "hostDefaultGraphicsType", "") or "")
     entries = {each.deviceId.lower(): each for each in getattr(config, "deviceType", None) or ()}
     gpus = []
-    for info in item.get("config.graphicsInfo", ()):
-        # The graphics adapter of the mainboard is in this list as well.
-        if "nvidia" not in str(info.vendorName or "").lower():
-            continue
-        entry = entries.get(info.pciId.lower())
+    for gpu in read_gpus(item):
+        entry = entries.get(gpu.pci_id.lower())
         configured = Graphics(
             str(entry.graphicsType) if entry else default, str(getattr(entry, "vgpuMode", None) or "")
         )
-        active = Graphics(str(info.graphicsType), str(getattr(info, "vgpuMode", None) or ""))
-        memory = round((info.memorySizeInKB or 0) / (1 << 20))
-        gpus.append(GraphicsGpu(info.pciId, str(info.deviceName), memory, configured, active, entry is not None))
+        active = Graphics(gpu.graphics_type, gpu.mode)
+        gpus.append(GraphicsGpu(gpu.pci_id, gpu.name, gpu.memory_gib, configured, active, entry is not None))
     policy = str(getattr(config, "sharedPassthruAssignmentPolicy", "") or "")
     return HostGraphics(item, path, default, policy, tuple(gpus))
 
@@ -252,7 +247,7 @@ def _configured(gpu: GraphicsGpu, default: str, setting: GpuSetting) -> Graphics
     if setting.graphics_type and gpu.active.graphics_type != DIRECT:
         graphics_type = setting.graphics_type
     mode = setting.vgpu_mode or gpu.configured.vgpu_mode
-    if gpu.active.vgpu_mode == MIG == setting.vgpu_mode:
+    if gpu.active.vgpu_mode == MULTI_INSTANCE == setting.vgpu_mode:
         # MIG is on; if the administrator has switched it on with nvidia-smi, the configuration does not show it.
         mode = gpu.configured.vgpu_mode
     return Graphics(graphics_type, mode if gpu.active.graphics_type != DIRECT else gpu.configured.vgpu_mode)
@@ -268,7 +263,7 @@ def _activated(gpu: GraphicsGpu, request: GraphicsRequest) -> Graphics:
 def _has_mig_by_hand(gpu: GraphicsGpu, request: GraphicsRequest) -> bool:
     """Whether the administrator has switched MIG on with nvidia-smi, which the configuration does not show, and no other mode is requested."""
     requested = request.setting(gpu.pci_id).vgpu_mode
-    return gpu.active.vgpu_mode == MIG != gpu.configured.vgpu_mode and requested in (None, MIG)
+    return gpu.active.vgpu_mode == MULTI_INSTANCE != gpu.configured.vgpu_mode and requested in (None, MULTI_INSTANCE)
 
 
 def owed_restart(host: HostGraphics, request: GraphicsRequest) -> str:
@@ -284,7 +279,7 @@ def _pending(gpu: GraphicsGpu, request: GraphicsRequest) -> str:
     requested = request.setting(gpu.pci_id).vgpu_mode
     mode = requested or configured.vgpu_mode
     differs = mode not in (*NOT_APPLICABLE, active.vgpu_mode)
-    if active.vgpu_mode in NOT_APPLICABLE and active.graphics_type == SHARED and mode != MIG:
+    if active.vgpu_mode in NOT_APPLICABLE and active.graphics_type == SHARED and mode != MULTI_INSTANCE:
         # A GPU that is shared has no mode; it gets one together with its type.
         differs = False
     if _has_mig_by_hand(gpu, request):
@@ -332,7 +327,7 @@ def mig_problems(plan: HostPlan, capable: t.Mapping[str, bool]) -> list[str]:
     changed = [
         (gpu, old)
         for gpu, old in zip(plan.after.gpus, plan.before.gpus, strict=True)
-        if gpu.configured.vgpu_mode == MIG != old.configured.vgpu_mode
+        if gpu.configured.vgpu_mode == MULTI_INSTANCE != old.configured.vgpu_mode
     ]
     if changed and not capable:
         return [
@@ -423,12 +418,7 @@ class GraphicsMismatch(ModuleFailure):
 
 def read_machines(center: VCenter, hosts: t.Sequence[HostGraphics]) -> dict[t.Any, HostMachines]:
     """The virtual machines of hosts that are not powered off, by host. A suspended one cannot resume after a change of its GPU."""
-    on_gpus = {
-        host.item.ref: {
-            ref for info in host.item.get("config.graphicsInfo", ()) for ref in getattr(info, "vm", ()) or ()
-        }
-        for host in hosts
-    }
+    on_gpus = {host.item.ref: {ref for gpu in read_gpus(host.item) for ref in gpu.machines} for host in hosts}
     # The list of a host may lack those that the user may not see; the GPUs name them.
     on_host = {
         ref: list(dict.fromkeys((*host.item.get("vm", ()), *on_gpus[ref]))) for host in hosts for ref in [host.item.ref]
@@ -588,7 +578,7 @@ class HostConfigurator:
         def describe(shown: HostGraphics) -> str:
             advice = (
                 f" {_MIG_BY_HAND}"
-                if any(MIG in (gpu.active.vgpu_mode, gpu.configured.vgpu_mode) for gpu in shown.gpus)
+                if any(MULTI_INSTANCE in (gpu.active.vgpu_mode, gpu.configured.vgpu_mode) for gpu in shown.gpus)
                 else ""
             )
             return f"{host.path} has restarted, but its GPUs still run with {shown.shown(active=True)}. Check the vGPU manager of the host.{advice}"
@@ -628,7 +618,7 @@ _MIG_BY_HAND = "vSphere's API does not set MIG on every release: run nvidia-smi 
 
 
 def _sets_mig(plan: HostPlan) -> bool:
-    return any(gpu.configured.vgpu_mode == MIG for gpu in plan.after.gpus)
+    return any(gpu.configured.vgpu_mode == MULTI_INSTANCE for gpu in plan.after.gpus)
 
 
 def merged_config(plan: HostPlan) -> t.Any:

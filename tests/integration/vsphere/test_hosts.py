@@ -426,6 +426,14 @@ def test_the_checklist(site: Site) -> None:
     assert by_host[BARE]["vgpu_manager"] == ""
 
 
+def test_a_pool_whose_hosts_are_all_disconnected(site: Site) -> None:
+    site.center.set_fault("host-disconnected", group=READY)
+    result = site.checklist(pools=[{"name": "vdi", "profile": "grid_a100-10c", "cluster": "cluster-a"}])
+    (check,) = [each for each in result["clusters"][0]["checks"] if each["check"] == "profile"]
+    assert (result["ready"], check["status"]) == (False, "problem")
+    assert f"{READY} is disconnected" in check["evidence"]
+
+
 def test_the_checklist_of_a_user_without_privileges(site: Site) -> None:
     site.connection |= {"username": site.center.limited_username, "password": site.center.limited_password}
     site.center.set_privileges({"/": READING})

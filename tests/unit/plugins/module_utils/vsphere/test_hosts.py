@@ -14,7 +14,6 @@ from pyVmomi import vim
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import Item
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.hosts import (
     HOST,
-    MIG,
     NONE,
     XORG,
     GpuSetting,
@@ -31,6 +30,9 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.hosts import (
     setting_problems,
     use_problems,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import MULTI_INSTANCE
+
+from .objects import CONSOLE, graphics_info
 
 FIRST, SECOND = "0000:3b:00.0", "0000:4b:00.0"
 # A GPU: PCI id, the configured graphics type and mode (None without an entry), and the active ones.
@@ -55,24 +57,15 @@ def graphics(
         hostDefaultGraphicsType=default, sharedPassthruAssignmentPolicy=policy, deviceType=entries
     )
     infos = [
-        SimpleNamespace(
-            deviceName=name,
-            vendorName="NVIDIA Corporation",
-            pciId=pci,
-            graphicsType=active[0],
-            vgpuMode=active[1] or None,
-            memorySizeInKB=40 << 20,
-            vm=[],
-        )
+        graphics_info(pci, name, graphicsType=active[0], vgpuMode=active[1] or None, memorySizeInKB=40 << 20)
         for pci, _entry, active in states
     ]
-    console = SimpleNamespace(vendorName="Matrox", pciId="0000:03:00.0", deviceName="G200", memorySizeInKB=16384)
     values = {
         "name": "esx-1",
         "runtime.connectionState": "connected",
         "runtime.powerState": "poweredOn",
         "runtime.inMaintenanceMode": False,
-        "config.graphicsInfo": [console, *infos],
+        "config.graphicsInfo": [CONSOLE, *infos],
         "config.graphicsConfig": config,
     }
     values.update({key.replace("_", ".", 1): value for key, value in changed.items()})
@@ -112,11 +105,17 @@ def test_the_adapter_of_the_mainboard_is_no_gpu() -> None:
         # No driver runs the GPU, or it is passed through: a restart changes nothing.
         ((FIRST, ("sharedDirect", ""), ("basic", "")), GraphicsRequest(), False, NONE, ("sharedDirect", "")),
         ((FIRST, ("shared", ""), ("basic", "")), everywhere("sharedDirect"), True, NONE, ("sharedDirect", "")),
-        ((FIRST, ("shared", ""), ("direct", "")), everywhere("sharedDirect", MIG), False, NONE, ("shared", "")),
+        (
+            (FIRST, ("shared", ""), ("direct", "")),
+            everywhere("sharedDirect", MULTI_INSTANCE),
+            False,
+            NONE,
+            ("shared", ""),
+        ),
         # The mode.
         (READY, everywhere(mode="mixedSize"), True, HOST, ("sharedDirect", "mixedSize")),
-        (READY, everywhere(mode=MIG), True, HOST, ("sharedDirect", MIG)),
-        (READY, everywhere("shared", MIG), True, HOST, ("shared", MIG)),
+        (READY, everywhere(mode=MULTI_INSTANCE), True, HOST, ("sharedDirect", MULTI_INSTANCE)),
+        (READY, everywhere("shared", MULTI_INSTANCE), True, HOST, ("shared", MULTI_INSTANCE)),
         (
             (FIRST, ("sharedDirect", "mixedSize"), ("sharedDirect", "sameSize")),
             GraphicsRequest(),
@@ -125,36 +124,36 @@ def test_the_adapter_of_the_mainboard_is_no_gpu() -> None:
             ("sharedDirect", "mixedSize"),
         ),
         (
-            (FIRST, ("sharedDirect", MIG), ("sharedDirect", "sameSize")),
+            (FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", "sameSize")),
             GraphicsRequest(),
             False,
             HOST,
-            ("sharedDirect", MIG),
+            ("sharedDirect", MULTI_INSTANCE),
         ),
         # MIG that was switched on with nvidia-smi is not in the configuration.
         (
-            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MIG)),
+            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MULTI_INSTANCE)),
             GraphicsRequest(),
             False,
             NONE,
             ("sharedDirect", "sameSize"),
         ),
         (
-            (FIRST, ("sharedDirect", ""), ("sharedDirect", MIG)),
-            everywhere("sharedDirect", MIG),
+            (FIRST, ("sharedDirect", ""), ("sharedDirect", MULTI_INSTANCE)),
+            everywhere("sharedDirect", MULTI_INSTANCE),
             False,
             NONE,
             ("sharedDirect", ""),
         ),
         (
-            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MIG)),
+            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MULTI_INSTANCE)),
             everywhere(mode="sameSize"),
             False,
             HOST,
             ("sharedDirect", "sameSize"),
         ),
         (
-            (FIRST, ("sharedDirect", MIG), ("sharedDirect", MIG)),
+            (FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", MULTI_INSTANCE)),
             everywhere(mode="sameSize"),
             True,
             HOST,
@@ -174,7 +173,7 @@ def test_a_request_changes_only_what_differs(
     done = plan_host(graphics(state), restarting)
     assert (done.updates, done.restarts, done.owed) == (updates, owed != NONE, NONE)
     again = plan_host(done.after, restarting)
-    by_hand = state[2][1] == MIG and request_.gpus and request_.gpus[0].vgpu_mode == "sameSize"
+    by_hand = state[2][1] == MULTI_INSTANCE and request_.gpus and request_.gpus[0].vgpu_mode == "sameSize"
     assert (again.updates, again.restarts) == (False, False) or by_hand
 
 
@@ -267,11 +266,11 @@ def test_what_cannot_be_applied(host: HostGraphics, request_: GraphicsRequest, w
         (READY, {"another": False}, ""),
         (READY, {}, "no vGPU manager reports the GPUs"),
         # MIG is configured already.
-        ((FIRST, ("sharedDirect", MIG), ("sharedDirect", "sameSize")), {}, ""),
+        ((FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", "sameSize")), {}, ""),
     ],
 )
 def test_mig_needs_a_gpu_that_supports_it(state: State, capable: dict[str, bool], words: str) -> None:
-    messages = mig_problems(plan_host(graphics(state), everywhere(mode=MIG)), capable)
+    messages = mig_problems(plan_host(graphics(state), everywhere(mode=MULTI_INSTANCE)), capable)
     assert bool(messages) == bool(words)
     assert not words or words in messages[0]
 
