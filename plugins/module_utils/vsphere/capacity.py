@@ -3,7 +3,7 @@
 """Whether the hosts can run the machines that are cloned from templates: room on their GPUs, licenses, and the branch of their vGPU managers.
 
 vCenter does not say how many vGPUs fit, so this is computed. Where something is not known, the computation assumes that it fits: a run must not be refused
-without a reason. What is refused would otherwise end as a machine that OpenShift's controller tries to start for ever.
+without a reason. What is refused would otherwise end as a machine that OpenShift's controller tries once to start, and then leaves without a node.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .inventory import (
     MIG_SLICES,
     MIXED_SIZE,
     MULTI_INSTANCE,
+    SET_SHARED_DIRECT,
     SHARED_DIRECT,
     TIME_SLICED,
     Gpu,
@@ -392,7 +393,7 @@ def _reason(cards: t.Sequence[Card], profile: Profile, host: str) -> str:
     if not cards:
         return "no GPU"
     if any(card.gpu.graphics_type not in ("", SHARED_DIRECT) for card in cards):
-        return "its GPUs are not Shared Direct"
+        return f"its GPUs are not Shared Direct ({SET_SHARED_DIRECT})"
     if host not in profile.hosts:
         return f"does not offer {profile.name}"
     if not any(card.suits(profile) for card in cards):

@@ -25,7 +25,7 @@ from .hosts import (
     HostGraphics,
     owed_restart,
 )
-from .inventory import MULTI_INSTANCE, SHARED_DIRECT, Host, runs_profile
+from .inventory import MULTI_INSTANCE, SET_SHARED_DIRECT, SHARED_DIRECT, Host, runs_profile
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _PROFILE_OPTION, _DRIVER_OPTION = (
@@ -179,7 +179,7 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
             "graphics",
             PROBLEM,
             text,
-            "Set Shared Direct, with the playbook vsphere_hosts or the module host_graphics.",
+            f"Shared Direct is needed; {SET_SHARED_DIRECT}.",
             _apply(name),
         )
     elif owed != NONE:

@@ -221,7 +221,7 @@ REFUSED: list[tuple[t.Sequence[Item], list[Machine], list[Object], str]] = [
         [],
         [{"name": "a", "profile": "grid_a100-10c"}],
         "Template a: no host of cluster-a can run a machine with 1 x grid_a100-10c (esx-1: 0, its GPUs are in the mode multiInstanceGpu; esx-2: 0, its GPUs are "
-        "not Shared Direct; esx-3: 0, no GPU; esx-4: 0, does not offer grid_a100-10c)",
+        "not Shared Direct (set it with the playbook vsphere_hosts or the module host_graphics); esx-3: 0, no GPU; esx-4: 0, does not offer grid_a100-10c)",
     ),
     (
         TWO,
