@@ -426,6 +426,42 @@ def test_the_checklist(site: Site) -> None:
     assert by_host[BARE]["vgpu_manager"] == ""
 
 
+def test_the_checklist_without_pools_is_that_of_all_clusters(site: Site) -> None:
+    result = site.checklist()
+    (cluster,) = result["clusters"]
+    assert (cluster["path"], result["ready"]) == (CLUSTER, False)
+    assert {each["subject"] for each in cluster["checks"]} == {SHARED, READY, BARE}
+    site.center.set_fault("host-disconnected", group=BARE)
+    # Each module describes a host in the same way.
+    (profiles,) = site.profiles()["clusters"]
+    for checked, offering, configured in zip(
+        site.checklist()["clusters"][0]["hosts"],
+        profiles["hosts"],
+        site.graphics(cluster="cluster-a")["hosts"],
+        strict=True,
+    ):
+        common = checked.keys() & configured.keys()
+        assert common == {
+            *(
+                "name",
+                "path",
+                "connected",
+                "maintenance_mode",
+                "graphics_type",
+                "assignment_policy",
+                "gpus",
+                "restart_owed",
+            )
+        }
+        assert {name: checked[name] for name in common} == {name: configured[name] for name in common}
+        assert offering.items() <= checked.items()
+    assert {each["name"]: each["vgpu_manager"] for each in profiles["hosts"]} == {
+        SHARED: "580.95.02",
+        READY: "580.95.02",
+        BARE: None,
+    }
+
+
 def test_a_pool_whose_hosts_are_all_disconnected(site: Site) -> None:
     site.center.set_fault("host-disconnected", group=READY)
     result = site.checklist(pools=[{"name": "vdi", "profile": "grid_a100-10c", "cluster": "cluster-a"}])
