@@ -173,8 +173,7 @@ def test_a_request_changes_only_what_differs(
     done = plan_host(graphics(state), restarting)
     assert (done.updates, done.restarts, done.owed) == (updates, owed != NONE, NONE)
     again = plan_host(done.after, restarting)
-    by_hand = state[2][1] == MULTI_INSTANCE and request_.gpus and request_.gpus[0].vgpu_mode == "sameSize"
-    assert (again.updates, again.restarts) == (False, False) or by_hand
+    assert (again.updates, again.restarts) == (False, False)
 
 
 @pytest.mark.parametrize(
