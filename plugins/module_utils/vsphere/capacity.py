@@ -20,8 +20,8 @@ from .inventory import (
     MIG_SLICES,
     MIXED_SIZE,
     MULTI_INSTANCE,
-    SET_SHARED_DIRECT,
     SHARED_DIRECT,
+    SHARED_DIRECT_BY,
     TIME_SLICED,
     Gpu,
     Host,
@@ -393,7 +393,7 @@ def _reason(cards: t.Sequence[Card], profile: Profile, host: str) -> str:
     if not cards:
         return "no GPU"
     if any(card.gpu.graphics_type not in ("", SHARED_DIRECT) for card in cards):
-        return f"its GPUs are not Shared Direct ({SET_SHARED_DIRECT})"
+        return f"its GPUs are not Shared Direct (set it {SHARED_DIRECT_BY})"
     if host not in profile.hosts:
         return f"does not offer {profile.name}"
     if not any(card.suits(profile) for card in cards):

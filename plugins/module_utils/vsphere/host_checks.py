@@ -25,7 +25,7 @@ from .hosts import (
     HostGraphics,
     owed_restart,
 )
-from .inventory import MULTI_INSTANCE, SET_SHARED_DIRECT, SHARED_DIRECT, Host, runs_profile
+from .inventory import MULTI_INSTANCE, SHARED_DIRECT, SHARED_DIRECT_BY, Host, runs_profile
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _PROFILE_OPTION, _DRIVER_OPTION = (
@@ -179,7 +179,7 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
             "graphics",
             PROBLEM,
             text,
-            f"Shared Direct is needed; {SET_SHARED_DIRECT}.",
+            f"Set Shared Direct {SHARED_DIRECT_BY}.",
             _apply(name),
         )
     elif owed != NONE:

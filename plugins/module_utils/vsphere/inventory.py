@@ -43,8 +43,8 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 }
 # The default graphics type that a host needs to run virtual machines with a vGPU.
 SHARED_DIRECT = "sharedDirect"
-# The remedy if it is another one, as a part of a sentence.
-SET_SHARED_DIRECT = "set it with the playbook vsphere_hosts or the module host_graphics"
+# Who sets it, as a part of a sentence.
+SHARED_DIRECT_BY = "with the playbook vsphere_hosts or the module host_graphics"
 # How a GPU is shared (Profile.sharing), and the modes of a GPU that decide which vGPUs can be on it (HostGraphicsInfo.vgpuMode). Without a mode, as before
 # vSphere 8.0.3, a GPU is in the first one.
 TIME_SLICED, MIG = "time-sliced", "mig"
