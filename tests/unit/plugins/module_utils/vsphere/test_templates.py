@@ -675,7 +675,7 @@ def test_hosts_that_cannot_have_the_machines(actual: Item, message: str) -> None
     [
         (
             {"config_graphicsConfig": SimpleNamespace(hostDefaultGraphicsType="shared")},
-            "the default graphics type of esx-1 is not Shared Direct",
+            "the default graphics type of esx-1 is not Shared Direct, so no machine with a vGPU starts there; set it with the playbook vsphere_hosts",
         ),
     ],
 )
