@@ -103,6 +103,8 @@ def series_of(name: str) -> str | None:
 
 # The largest number of vGPUs of a virtual machine (vSphere 8.0 Update 2, "Configuration Maximums"); vCenter reports the limit of older hardware versions.
 MAX_VGPUS = 16
+# Twice the memory of 16 GPUs with 2 TiB each, which no GPU has: beyond it is a mistake, such as a size in MiB.
+MAX_MMIO_GIB = 1 << 16
 # The length of the name of a virtual machine, 80, without the release and the checksum that the name of a template also contains.
 MAX_TEMPLATE_NAME = 40
 
@@ -123,6 +125,8 @@ def profile_problem(profile: str) -> str:
 
 def mmio_problem(gib: int) -> str:
     """Why an MMIO space cannot have a size; empty if it can."""
+    if gib > MAX_MMIO_GIB:
+        return f"{gib} is larger than any MMIO space of a virtual machine; set at most {MAX_MMIO_GIB}, or omit it"
     return "" if gib > 0 and not gib & (gib - 1) else f"{gib} is not a power of two; set one, such as 256, or omit it"
 
 
