@@ -21,6 +21,7 @@ from .spec import (
     DELETE,
     DELETES,
     NOTHING,
+    RECREATE,
     REPLACE,
     GroupChange,
     NodeGroupSpec,
@@ -621,15 +622,15 @@ class ReconcileResult:
     def warnings(self) -> list[str]:
         """A warning for each group that an interrupted replacement left behind, and for each group with outdated machines."""
         orphans = [
-            f"Node group {orphan.name} exists in addition to {change.name}: a replacement was interrupted. Run with recreate: true, which moves "
-            "its pods and deletes it, or delete it yourself."
+            f"Node group {orphan.name} exists in addition to {change.name}: a replacement was interrupted. Set {RECREATE}, which moves its "
+            "pods and deletes it, or delete it yourself."
             for change in self.changes
             for orphan in change.orphans
         ]
         states = [
             (change, self.states.get(change.spec.name)) for change in self.changes if not change.spec.replaces_outdated
         ]
-        outdated = {change.name: state.outdated if state else change.outdated for change, state in states}
+        outdated = [(change, state.outdated if state else change.outdated) for change, state in states]
         lookalikes = [
             f"Node group {name} has a name like a replacement of {change.spec.name}, but it does not carry the mark of one, so it belongs to others "
             "and is left alone."
@@ -647,9 +648,9 @@ class ReconcileResult:
             orphans
             + lookalikes
             + [
-                f"Node group {name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. Run with recreate: true, "
-                "which moves their pods to new machines, or delete them yourself."
-                for name, machines in outdated.items()
+                f"Node group {change.name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. "
+                f"{_replacement_advice(change.spec)}"
+                for change, machines in outdated
                 if machines
             ]
         )
@@ -682,6 +683,14 @@ class ReconcileResult:
         if name in self.failures:
             result["failure"] = self.failures[name]
         return result
+
+
+def _replacement_advice(spec: NodeGroupSpec) -> str:
+    """How the outdated machines of a group are replaced, the cheapest way first."""
+    recreate = f"et {RECREATE}, which creates as many new machines before it moves the pods"
+    if spec.replaced_with:
+        return f"To replace them some at a time, {spec.replaced_with}. Or s{recreate}, or delete them yourself."
+    return f"S{recreate}, or delete them yourself."
 
 
 def reconcile(

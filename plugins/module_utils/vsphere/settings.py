@@ -160,9 +160,12 @@ def write_settings(spec: t.Any, values: Values, only: t.Collection[str] | None =
 
 
 def settings_differences(values: Values, actual: Values) -> dict[str, dict[str, t.Any]]:
-    """The settings whose actual value differs: name -> recorded and actual value."""
+    """The settings whose actual value differs: name -> recorded and actual value.
+
+    Names that another release of this collection has recorded, and that are no settings of this one, have no actual value.
+    """
     return {
-        name: {"recorded": value, "actual": actual.get(name)}
+        name: {"recorded": value, "actual": actual[name]}
         for name, value in values.items()
-        if actual.get(name) != value
+        if name in actual and actual[name] != value
     }

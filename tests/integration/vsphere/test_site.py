@@ -358,7 +358,7 @@ NOT_STARTING: dict[str, tuple[list[Object], Object, list[str]]] = {
     "wrong license": (
         [pool("vdi", "grid_a100-10c", 1)],
         {"gpu_licensing_feature_type": "2"},
-        ["Template vdi-zone-a: gpu_licensing_feature_type", "vGPU types of class C require 1 (NVIDIA vGPU) or 4"],
+        ["Template vdi-zone-a: gpu_licensing_feature_type", "vGPU types of the series C require 1 (NVIDIA vGPU) or 4"],
     ),
     "no license": (
         [pool("vdi", "grid_a100-10c", 1)],

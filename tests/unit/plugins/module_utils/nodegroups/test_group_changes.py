@@ -132,7 +132,7 @@ def test_an_immutable_field_is_refused_with_its_values_and_a_remedy() -> None:
     dummy, problems = plan_group_changes([desired(fields={"flavor": "g5"})], [actual()], FIXED, 255)
     assert problems == [
         "Node group train: flavor is 'g4', not 'g5', and the cloud cannot change that. Restore the old value, or set "
-        "recreate: true to replace the group: a new group is created, the pods move to it, and this one is deleted."
+        "nodes.recreate: true (option recreate of the module) to replace the group: a new group is created, the pods move to it, and this one is deleted."
     ]
 
 
@@ -268,6 +268,26 @@ def test_outdated_machines_may_be_replaced_in_their_group() -> None:
     assert changes_of(spec, with_template(template="new", outdated=("a",))).action == NOTHING
     state = with_template(template="new", outdated=("a",))
     assert ReconcileResult([changes_of(spec, state)], {"train": state}).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("playbook", "advice"),
+    [
+        (
+            "run templates_refresh",
+            "To replace them some at a time, run templates_refresh. Or set nodes.recreate: true (option recreate of the module), ",
+        ),
+        (
+            "",
+            "Set nodes.recreate: true (option recreate of the module), which creates as many new machines before it moves the pods, or delete them ",
+        ),
+    ],
+)
+def test_the_cheapest_way_to_replace_outdated_machines_is_named_first(playbook: str, advice: str) -> None:
+    state = with_template(template="new", outdated=("a",))
+    change = changes_of(desired(fields={"template": "new"}, replaced_with=playbook), state)
+    (warning,) = ReconcileResult([change], {"train": state}).warnings
+    assert f"so these keep other settings: a. {advice}" in warning
 
 
 def test_a_replacement_gets_a_name_that_no_group_has() -> None:
