@@ -44,9 +44,8 @@ from ..pools.plan import machine_namespace
 from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, provider_spec_problems, replacement_name
 from ..schema.providers import MACHINESET as DEFINITION
 from . import boot_images
+from .machines import DELETING, FAILED, Refusals, machine_problems, node_of, not_started, phase_of
 from .machinesets import (
-    DELETING,
-    FAILED,
     FIELDS,
     LABELS,
     MACHINE_FIELDS,
@@ -55,7 +54,6 @@ from .machinesets import (
     FutureNodeOption,
     NoSource,
     Path,
-    Refusals,
     complete_registration,
     configured,
     controller_size,
@@ -63,14 +61,10 @@ from .machinesets import (
     decode,
     finished_mark,
     group_label_of,
-    machine_problems,
     machines_of,
-    node_of,
     nodegroup_of,
-    not_started,
     outdated_machines,
     paths_in,
-    phase_of,
     platform_of_object,
     select_source,
     state_of,
