@@ -209,7 +209,7 @@ from ..module_utils.gpu_operator.readiness import count_interrupted_nodes
 from ..module_utils.helm.preparation import ReleaseRemoval, helm_environment
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.pools.derive import derive
-from ..module_utils.pools.plan import Plan
+from ..module_utils.pools.plan import Plan, machine_namespace
 from ..module_utils.sharing.verification import restart_mig_manager
 from ..module_utils.uninstall.objects import Components, read_components
 from ..module_utils.uninstall.removal import Stage
@@ -365,6 +365,7 @@ def _after_helm(module: GpuModule, plan: Plan, components: Components) -> AfterH
         components=components,
         nfd_instance=str((plan.nfd.values.get("master") or {}).get("instance") or ""),
         lease_namespace=module.params["lease_namespace"],
+        machine_namespace=machine_namespace(plan.cluster.cloud),
     )
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 VERSION = "0.1.0"
 
 # This collection
@@ -189,3 +191,17 @@ POD_SECURITY_LABEL = "pod-security.kubernetes.io/enforce"
 VALIDATION_LABEL = "accel.gpu/validation"
 # Selects the pods of the operator itself.
 OPERATOR_PODS = "app=gpu-operator"
+
+
+# The names of the templates in vCenter that the collection builds.
+
+
+def template_name(group: str, release: str, digest: str) -> str:
+    """The name of the template of a node group, with the release of its OVA, and a hexadecimal digest of what it is built from."""
+    return f"{group}-{release}-{digest[:6]}"
+
+
+def is_template_of(group: str, path: str) -> bool:
+    """Whether the last part of an inventory path is a template_name() of the node group; a number follows it if the name was taken."""
+    name = path.rpartition("/")[2]
+    return re.fullmatch(rf"{re.escape(group)}-.+-[0-9a-f]{{6}}(?:-[0-9]+)?", name) is not None

@@ -21,7 +21,8 @@ from ..nodegroups.spec import OUTDATED, UPDATE, GroupChange
 from ..pools.plan import RolloutPlan, rollout_plan
 from ..schema.providers import NODE_LABELS
 from ..schema.validators import IDLE_FIRST, ROLLOUT
-from .machinesets import DELETING, machines_of, node_of, phase_of
+from .machines import DELETING, node_of, phase_of
+from .machinesets import machines_of
 
 if t.TYPE_CHECKING:
     from ..core.values import Object

@@ -17,7 +17,6 @@ from ..catalog.openshift import (
     CLUSTER_VERSION_PATH,
     DELETE_MACHINE_ANNOTATIONS,
     INFRASTRUCTURE_PATH,
-    MACHINE_API_NAMESPACE,
     MACHINE_API_VERSION,
     MACHINE_CONFIGURATION_PATH,
     MACHINESET_LABEL,
@@ -42,12 +41,12 @@ from ..nodegroups.reconciler import INVALID_GROUPS, CloudRequest, ListedGroup
 from ..nodegroups.scaling_state import scaled_machine_set
 from ..nodegroups.spec import Differences, NodeGroupSpec, NodeGroupState, field_differences, label_map
 from ..nodes.ownership import machine_set_owner
+from ..pools.plan import machine_namespace
 from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, provider_spec_problems, replacement_name
 from ..schema.providers import MACHINESET as DEFINITION
 from . import boot_images
+from .machines import DELETING, FAILED, Refusals, machine_problems, node_of, not_started, phase_of
 from .machinesets import (
-    DELETING,
-    FAILED,
     FIELDS,
     LABELS,
     MACHINE_FIELDS,
@@ -56,7 +55,6 @@ from .machinesets import (
     FutureNodeOption,
     NoSource,
     Path,
-    Refusals,
     complete_registration,
     configured,
     controller_size,
@@ -64,14 +62,10 @@ from .machinesets import (
     decode,
     finished_mark,
     group_label_of,
-    machine_problems,
     machines_of,
-    node_of,
     nodegroup_of,
-    not_started,
     outdated_machines,
     paths_in,
-    phase_of,
     platform_of_object,
     select_source,
     state_of,
@@ -132,7 +126,7 @@ def machine_warnings(client: Client, plan: Plan, start_failures: StartFailures) 
         return []
     groups = {member.name for pool in plan.pools if pool.nodegroup for member in pool.nodegroup.members}
     try:
-        machines = client.list_known(machines_path(plan.cluster.cloud.options.get("namespace", MACHINE_API_NAMESPACE)))
+        machines = client.list_known(machines_path(machine_namespace(plan.cluster.cloud)))
     except ApiError as error:
         if not error.lacks_right:
             raise

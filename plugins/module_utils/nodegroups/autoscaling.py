@@ -23,7 +23,6 @@ from ..catalog.openshift import (
     CPU,
     GPU,
     MACHINE_ANNOTATION,
-    MACHINE_API_NAMESPACE,
     MACHINE_API_PATH,
     MACHINE_API_VERSION,
     MACHINE_AUTOSCALER_API_VERSION,
@@ -46,6 +45,7 @@ from ..kube.objects import write_or_dry_run
 from ..kube.paths import NODES, object_path
 from ..nodes.node import Node, is_openshift, parse_node
 from ..nodes.ownership import assign_pools, machine_set_owner
+from ..pools.plan import machine_namespace
 from ..schema.providers import PROVIDERS, newer_key_problems
 from .autoscaling_objects import (
     SCALE_DOWN_ENABLED,
@@ -723,8 +723,7 @@ def add_scaling(
         return None
     if plan.cluster.distribution != OPENSHIFT and not any(map(is_openshift, nodes)):
         return None
-    namespace = cloud.options.get("namespace", MACHINE_API_NAMESPACE) if cloud else MACHINE_API_NAMESPACE
-    objects, problems = read_objects(client, plan, nodes, namespace)
+    objects, problems = read_objects(client, plan, nodes, machine_namespace(cloud))
     state = objects.state
     explained: list[ScalingExplanation] = []
     if MACHINE_API_PATH not in problems:

@@ -24,7 +24,6 @@ from ..catalog.openshift import (
     ACCELERATOR_LABEL,
     AUTOMATIC,
     AUTOSCALER_RULES,
-    MACHINE_API_NAMESPACE,
     NFD,
     OLM,
     OPENSHIFT,
@@ -76,6 +75,7 @@ from .plan import (
     ValidationPlan,
     VspherePlan,
     future_node,
+    machine_namespace,
     rollout_plan,
 )
 
@@ -280,7 +280,7 @@ def autoscaler_plan(cloud: CloudPlan | None, settings: Object | None) -> Autosca
         value = get_nested(declared, *keys)
         if value is not None:
             set_nested(spec, path, copy.deepcopy(value))
-    return AutoscalerPlan(cloud.options.get("namespace", MACHINE_API_NAMESPACE), spec)
+    return AutoscalerPlan(machine_namespace(cloud), spec)
 
 
 def _without_nulls(document: Object) -> Object:

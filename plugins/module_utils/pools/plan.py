@@ -19,10 +19,12 @@ from ..catalog.openshift import (
     GPU,
     GPU_COUNT,
     GPU_TYPE,
+    MACHINE_API_NAMESPACE,
     MEMORY_MB,
     AutoscalerRules,
 )
 from ..catalog.taints import Taint, Toleration, taint_identity
+from ..schema.providers import PROVIDERS
 from ..schema.validators import NONE, DrainOptions, DrainSettings, Match, reason_without_containers
 from ..sharing_modes import mig as layouts
 
@@ -66,6 +68,13 @@ class CloudPlan:
     module: str
     issues_kubeconfig: bool
     lists_undeclared_groups: bool
+
+
+def machine_namespace(cloud: CloudPlan | None) -> str:
+    """The namespace of OpenShift's MachineSets and Machines."""
+    if cloud is None or not PROVIDERS[cloud.provider].scaled_by_openshift:
+        return MACHINE_API_NAMESPACE
+    return cloud.options.get("namespace", MACHINE_API_NAMESPACE)
 
 
 @dataclasses.dataclass(frozen=True)

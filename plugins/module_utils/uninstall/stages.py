@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -17,8 +16,9 @@ from ..catalog.names import (
     MIG_CONFIG_LABEL,
     MIG_CONFIGMAP,
     MIG_MANAGER_DEPLOY_LABEL,
+    is_template_of,
 )
-from ..catalog.openshift import MACHINE_API_NAMESPACE, MACHINE_CONFIGURATION_PATH, machine_sets_path
+from ..catalog.openshift import MACHINE_CONFIGURATION_PATH, machine_sets_path
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..catalog.taints import toleration_identity
 from ..clouds import boot_images
@@ -513,7 +513,8 @@ _OPERATOR_KINDS = tuple(dict.fromkeys(kind for release in OPERATOR_RELEASES for 
 
 @dataclass(kw_only=True)
 class AfterHelm(Stage):
-    """The stage for both components. `nfd_instance` is the prefix of NFD's annotations, and `lease_namespace` is the namespace of the Lease of runs.
+    """The stage for both components. `nfd_instance` is the prefix of NFD's annotations, `lease_namespace` is the namespace of the Lease of runs, and
+    `machine_namespace` that of OpenShift's MachineSets.
 
     `run_leases` contains the existing Leases that are deleted at the end. `foreign_policies`: whether foreign ClusterPolicies exist.
     """
@@ -521,6 +522,7 @@ class AfterHelm(Stage):
     components: Components
     nfd_instance: str
     lease_namespace: str
+    machine_namespace: str
     run_leases: list[str] = field(default_factory=list)
     foreign_policies: bool = False
 
@@ -546,7 +548,7 @@ class AfterHelm(Stage):
                 if self.client.get(path) is not None
             ),
             *filter(None, map(self._namespace_removal, namespaces)),
-            *_kept_on_vsphere(self.client),
+            *_kept_on_vsphere(self.client, self.machine_namespace),
         ]
         self.run_leases = [path for path in self._run_lease_paths() if self.client.get(path) is not None]
 
@@ -717,10 +719,10 @@ def _is_own(kind: str, item: Document, component: ComponentRemoval, namespaces: 
     return is_deleted_before or component.release.contains(kind, item) or is_of_agent
 
 
-def _kept_on_vsphere(client: Client) -> t.Iterator[Removal]:
+def _kept_on_vsphere(client: Client, namespace: str) -> t.Iterator[Removal]:
     """The templates in vCenter that the collection's MachineSets use, and the entry that keeps OpenShift from replacing them. Nothing without MachineSets."""
     try:
-        machine_sets = list(client.list_known(machine_sets_path(MACHINE_API_NAMESPACE)))
+        machine_sets = list(client.list_known(machine_sets_path(namespace)))
         configuration = client.get(MACHINE_CONFIGURATION_PATH) if machine_sets else None
     except ApiError as error:
         if not error.lacks_right:
@@ -728,8 +730,8 @@ def _kept_on_vsphere(client: Client) -> t.Iterator[Removal]:
         return
     for item in machine_sets:
         group, template = machine_set_owner(item, new=True), str(provider_spec_of(item).get("template") or "")
-        # A template of the collection has the name of the node group, the release and a checksum; others belong to the installer or the user.
-        if group and re.search(rf"(?:^|/){re.escape(group)}-[^/]+-[0-9a-f]{{6}}(?:-[0-9]+)?$", template):
+        # Others belong to the installer or the user.
+        if group and is_template_of(group, template):
             reason = f"MachineSet {name_of(item)} uses it; playbook delete_nodegroups deletes the node groups of a pool with their templates"
             yield Removal(f"template {one_line(template)} in vCenter", action="", kept=reason)
     if boot_images.has_own_entry(configuration):

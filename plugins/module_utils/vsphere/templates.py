@@ -17,6 +17,7 @@ import typing as t
 import uuid
 from dataclasses import dataclass, field
 
+from ..catalog.names import template_name
 from ..catalog.vgpu import profile_problem
 from ..core.errors import InvalidOptions, ModuleFailure
 from ..core.messages import abbreviate, join_words, nearest, quote
@@ -176,7 +177,7 @@ class Resolved:
     def base_name(self) -> str:
         """The name of the template in vCenter; the name that is built from the same OVA and settings is always the same."""
         source = self.request.source
-        return f"{self.request.name}-{source.release or source.sha256[:8]}-{_digest([*self.key])[:6]}"
+        return template_name(self.request.name, source.release or source.sha256[:8], _digest([*self.key]))
 
 
 def _digest(value: t.Any) -> str:

@@ -35,3 +35,20 @@ def test_defaults_are_legal() -> None:
         is validators.release_version(releases.OPERATOR_VERSION)
         is None
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "belongs"),
+    [
+        (names.template_name("vdi-a", "418.94.202501221327-0", "3fa0c1d2"), True),
+        ("/DC1/vm/accel-gpu/vdi-a-418.94.202501221327-0-3fa0c1", True),
+        ("/DC1/vm/accel-gpu/vdi-a-418.94.202501221327-0-3fa0c1-2", True),
+        ("/DC1/vm/accel-gpu/vdi-418.94.202501221327-0-3fa0c1", False),
+        ("/DC1/vm/vdi-a-418/rhcos-3fa0c1", False),
+        ("vdi-a-3fa0c1", False),
+        ("vdi-a-418.94-backup", False),
+        ("", False),
+    ],
+)
+def test_templates_are_recognized_by_their_names(path: str, belongs: bool) -> None:
+    assert names.is_template_of("vdi-a", path) is belongs

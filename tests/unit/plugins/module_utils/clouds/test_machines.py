@@ -10,14 +10,14 @@ import typing as t
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import MACHINESET_LABEL
-from ansible_collections.accel.gpu.plugins.module_utils.clouds.machineset_groups import machine_warnings
-from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import (
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machines import (
     Refusals,
     machine_problems,
     node_of,
     not_started,
     phase_of,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.machineset_groups import machine_warnings
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import PowerOnFailure

@@ -55,6 +55,7 @@ def after_helm(client: Any, release: Any = None, *, by_olm: bool = False) -> Aft
         components=Components(component, component),
         nfd_instance="",
         lease_namespace="kube-system",
+        machine_namespace="machines",
     )
 
 
@@ -178,6 +179,10 @@ class OnVSphere(CustomObjects):
         if path != MACHINE_CONFIGURATION_PATH:
             return super().get(path)
         return guard_of(None, (5, 0), []).body(None)
+
+    def list_known(self, path: str, *, metadata_only: bool = False) -> list[Object]:
+        sets = "/namespaces/machines/machinesets"
+        return [] if path.endswith("/machinesets") and not path.endswith(sets) else super().list_known(path)
 
 
 def machine_set(name: str, template: str, *, own: bool = True) -> Object:
