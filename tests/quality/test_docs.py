@@ -132,6 +132,24 @@ def test_the_functions_and_constants_that_the_architecture_page_names_exist() ->
     assert sorted(names - {name for pair in defined for name in pair}) == []
 
 
+def test_the_architecture_page_names_the_file_that_defines_a_function_class_or_constant() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    name = r"`(?:_?[A-Z]\w*|\w+\(\))`"
+    places = re.findall(rf"({name}(?:(?:, | and | or ){name})*) in `((?:plugins|lab)/[^` ]+\.py)`", text)
+    named = [(each, path) for names, path in places for each in re.findall(r"`(\w+)", names)]
+    assert len(named) > 20
+    missing = [
+        (each, path)
+        for each, path in named
+        if not re.search(
+            rf"^(?:(?:def|class) {each}\b|(?:\w+, )*{each}(?:, \w+)*(?::.*)? =)",
+            (REPO / path).read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_the_page_of_a_role_lists_its_variables(role: Path) -> None:
     page = (role / "README.md").read_text(encoding="utf-8")

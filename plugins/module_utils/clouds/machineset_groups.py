@@ -389,7 +389,7 @@ def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[Ma
         **common,
         autoscaled=ranged,
         external_range=True,
-        replaced_with=_replacement(fields),
+        can_replace_machines=True,
         source=source,
         paths=paths,
         zone_labels=zone_of(source, cluster.infrastructure).labels,
@@ -401,15 +401,6 @@ def spec_of(options: Options, live: Object | None, cluster: Cluster) -> tuple[Ma
     else:
         spec = spec.completed(live, cluster.rules)
     return spec, [f"Node group {name}: {text}." for text in _platform_problems(fields, platform)], reason
-
-
-def _replacement(fields: Options) -> str:
-    """The playbook that replaces outdated Machines in the MachineSet: NodeGroupSpec.replaced_with."""
-    variable = "run the playbook nodegroups with -e gpu_nodegroups_replace_outdated=true -e gpu_confirm=CLUSTER"
-    pool = (fields.get(NODE_LABELS) or {}).get(POOL_LABEL)
-    if not pool or not fields.get("template"):
-        return variable
-    return f"run the playbook templates_refresh with -e gpu_pool={pool} -e gpu_confirm=CLUSTER; if the pool has no vgpu, {variable}"
 
 
 def _capacity(option: Options | None) -> FutureNodeOption | None:

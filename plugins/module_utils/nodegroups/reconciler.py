@@ -12,10 +12,11 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.names import POOL_LABEL
 from ..core.errors import InvalidOptions, PartialFailure, ServiceError
 from ..core.messages import abbreviate, as_sentence, diff_of
 from ..core.waits import Outcome, Progress, WaitTimeout, is_fatal, run_bounded, wait_until
-from ..schema.providers import may_be_replacement
+from ..schema.providers import NODE_LABELS, may_be_replacement
 from .spec import (
     CREATE,
     DELETE,
@@ -687,10 +688,13 @@ class ReconcileResult:
 
 def _replacement_advice(spec: NodeGroupSpec) -> str:
     """How the outdated machines of a group are replaced, the cheapest way first."""
-    recreate = f"et {RECREATE}, which creates as many new machines before it moves the pods"
-    if spec.replaced_with:
-        return f"To replace them some at a time, {spec.replaced_with}. Or s{recreate}, or delete them yourself."
-    return f"S{recreate}, or delete them yourself."
+    recreate = f"et {RECREATE}, which creates as many new machines before it moves the pods, or delete them yourself."
+    if not spec.can_replace_machines:
+        return f"S{recreate}"
+    playbook = "run the playbook nodegroups with -e gpu_nodegroups_replace_outdated=true -e gpu_confirm=CLUSTER"
+    if (pool := (spec.fields.get(NODE_LABELS) or {}).get(POOL_LABEL)) and spec.fields.get("template"):
+        playbook = f"run the playbook templates_refresh with -e gpu_pool={pool} -e gpu_confirm=CLUSTER; if the pool has no vgpu, {playbook}"
+    return f"To replace them some at a time, {playbook}. Or s{recreate}"
 
 
 def reconcile(

@@ -49,8 +49,8 @@ class NodeGroupSpec:
 
     autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
     external_range: another object contains the range, so the range is not compared. recreate: the group may be replaced to change an immutable field.
-    replaces_outdated: the run replaces machines with other settings afterwards, in the same group. replaced_with: the playbook that does so, as the end of a
-    sentence; empty if the provider cannot.
+    replaces_outdated: the run replaces machines with other settings afterwards, in the same group. can_replace_machines: whether the
+    provider can do so.
     """
 
     name: str
@@ -63,7 +63,7 @@ class NodeGroupSpec:
     external_range: bool = False
     recreate: bool = False
     replaces_outdated: bool = False
-    replaced_with: str = ""
+    can_replace_machines: bool = False
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def desired_count(self, current: int | None) -> int | None:

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of a template's virtual machine that the machine controller does not set when it clones the template, so that clones inherit them.
 
-A new setting is one entry in SETTINGS, and a field in the RETURN of the modules vgpu_template and vgpu_template_info (`configuration`). It changes the checksum
-of every configuration, so the next run of each user builds new templates.
+A new setting whose value is the same for all templates (`fixed`) is one entry in SETTINGS, and a field in the RETURN of the modules vgpu_template and
+vgpu_template_info (`configuration`). A setting that pools declare, such as mmio_gib, is in addition a field of Configuration and of TemplateRequest (both in
+_resolve of templates.py), an option (_TEMPLATE and _request in module.py, and the documentation fragment vsphere), and a key of VGPU in schema/pool.py. Either
+changes the checksum of every configuration, so the next run of each user builds new templates.
 
 Source of what is inherited: openshift/machine-api-operator, pkg/controller/vsphere/reconciler.go, clone(). Source of what vGPUs need: NVIDIA's guide
 "NVIDIA AI Enterprise with OpenShift" (openshift/nvaie-with-ocp.rst in NVIDIA/cloud-native-docs).

@@ -328,27 +328,7 @@ def test_the_machines_that_will_be_outdated_once_the_machineset_has_its_new_temp
     provider = MachineSetProvider(t.cast("MachineApi", StubApi(live, machines=machines)))
     declared = options(node_count=4, template="new", recreate=True)
     (spec,) = provider.specs_of([declared], replaces_outdated=True)
-    assert (spec.recreate, spec.replaces_outdated) == (False, True)
+    assert (spec.recreate, spec.replaces_outdated, spec.can_replace_machines) == (False, True, True)
     (group,) = provider.outdated_machines().values()
     assert [name_of(each) for each in group.outdated] == ["train-b"]
     assert (group.machineset, group.count, group.nodes) == ("train", 4, ("train-a", "train-b"))
-
-
-@pytest.mark.parametrize(
-    ("declared", "playbook"),
-    [
-        (
-            {"template": "new", "node_labels": {"accel.gpu/pool": "vdi"}},
-            "run the playbook templates_refresh with -e gpu_pool=vdi -e gpu_confirm=CLUSTER; ",
-        ),
-        ({"template": "new"}, "run the playbook nodegroups with -e gpu_nodegroups_replace_outdated=true "),
-        (
-            {"node_labels": {"accel.gpu/pool": "vdi"}},
-            "run the playbook nodegroups with -e gpu_nodegroups_replace_outdated=true ",
-        ),
-    ],
-)
-def test_the_playbook_that_replaces_outdated_machines(declared: dict[str, t.Any], playbook: str) -> None:
-    live = marked(worker_machineset("train", "vSphere"), "train")
-    (spec,) = provider_of(StubApi(live)).specs_of([options(node_count=4, **declared)])
-    assert spec.replaced_with.startswith(playbook)

@@ -270,24 +270,34 @@ def test_outdated_machines_may_be_replaced_in_their_group() -> None:
     assert ReconcileResult([changes_of(spec, state)], {"train": state}).warnings == []
 
 
+REFRESH = "run the playbook templates_refresh with -e gpu_pool=vdi -e gpu_confirm=CLUSTER; if the pool has no vgpu, "
+IN_PLACE = "run the playbook nodegroups with -e gpu_nodegroups_replace_outdated=true -e gpu_confirm=CLUSTER. Or set nodes.recreate"
+
+
 @pytest.mark.parametrize(
-    ("playbook", "advice"),
+    ("can_replace", "fields", "advice"),
     [
+        (True, {"template": "new", "node_labels": {"accel.gpu/pool": "vdi"}}, f"{REFRESH}{IN_PLACE}"),
+        (True, {"node_labels": {"accel.gpu/pool": "vdi"}}, IN_PLACE),
+        (True, {"template": "new"}, IN_PLACE),
         (
-            "run templates_refresh",
-            "To replace them some at a time, run templates_refresh. Or set nodes.recreate: true (option recreate of the module), ",
-        ),
-        (
-            "",
-            "Set nodes.recreate: true (option recreate of the module), which creates as many new machines before it moves the pods, or delete them ",
+            False,
+            {},
+            "Set nodes.recreate: true (option recreate of the module), which creates as many new machines before",
         ),
     ],
 )
-def test_the_cheapest_way_to_replace_outdated_machines_is_named_first(playbook: str, advice: str) -> None:
+def test_the_cheapest_way_to_replace_outdated_machines_is_named_first(
+    can_replace: bool, fields: dict[str, Any], advice: str
+) -> None:
     state = with_template(template="new", outdated=("a",))
-    change = changes_of(desired(fields={"template": "new"}, replaced_with=playbook), state)
+    change = dataclasses.replace(
+        changes_of(desired(fields={"template": "new"}), state),
+        spec=desired(fields=fields, can_replace_machines=can_replace),
+    )
     (warning,) = ReconcileResult([change], {"train": state}).warnings
-    assert f"so these keep other settings: a. {advice}" in warning
+    first = "To replace them some at a time, " if can_replace else ""
+    assert f"so these keep other settings: a. {first}{advice}" in warning
 
 
 def test_a_replacement_gets_a_name_that_no_group_has() -> None:
