@@ -217,3 +217,4 @@ OPERATIONS: t.Final[dict[str, Operation]] = {operation.playbook: operation for o
 DEFAULT: t.Final = tuple(name for name, operation in OPERATIONS.items() if operation.effect != REMOVES)
 # The steps of the workflow, between which a person approves.
 WORKFLOW: t.Final = ("plan", "site", "report")
+WORKFLOW_TITLE: t.Final = "rollout"

@@ -20,8 +20,8 @@ from lab.awx.rules import answer_problems, survey_problems
 from tests.programs import REPO
 
 PLAYBOOKS = {path.stem: path.read_text(encoding="utf-8") for path in (REPO / "playbooks").glob("*.yml")}
-# The playbooks without a job template: users do not run the first two, and the last one creates the job templates.
-WITHOUT = {"require_hosts", "require_pool", "awx"}
+# The playbooks without a job template: others import the first three, and the last one creates the job templates.
+WITHOUT = {"kubeconfigs", "require_hosts", "require_pool", "awx"}
 QUESTIONS = [
     (name, question) for name, operation in OPERATIONS.items() for question in survey(name, operation).get("spec", [])
 ]
