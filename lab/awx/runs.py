@@ -217,7 +217,8 @@ class Runs:
 
     def wait(self, row: Row, seconds: float) -> Row:
         """Wait until a run has ended; a test calls this instead of polling."""
-        return self.wait_for(lambda: row if row["status"] in _DONE else None, seconds)
+        self.wait_for(lambda: True if row["status"] in _DONE else None, seconds)
+        return row
 
     def wait_for(self, condition: Callable[[], Any], seconds: float) -> Any:
         """Wait until a condition about the runs has a value."""

@@ -355,7 +355,8 @@ class Store:
     def listed(self, kind: str, query: Mapping[str, str]) -> list[Row]:
         """Return the objects that match the filters of a list view; Refused for a filter that AWX does not have."""
         table = self.templates() if kind == "unified_job_templates" else self.tables[kind]
-        all_of, any_of = [], []
+        all_of: list[tuple[str, str, str]] = []
+        any_of: list[tuple[str, str, str]] = []
         for key, value in query.items():
             if key in ("page", "page_size", "order_by"):
                 continue

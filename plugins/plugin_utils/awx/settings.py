@@ -89,7 +89,7 @@ _SCHEDULE = Section(
         "timezone": Text((_timezone,), default="UTC"),
     },
 )
-_REQUIRED = {"required": True, "missing": "set a name"}
+_REQUIRED: dict[str, t.Any] = {"required": True, "missing": "set a name"}
 SETTINGS = Section(
     fields={
         "organization": _name("GPU clusters"),
@@ -104,6 +104,8 @@ SETTINGS = Section(
             }
         ),
         "project": Section(
+            required=True,
+            missing="set project.url, the URL of the Git repository that contains the files of examples/awx/project",
             fields={
                 "name": _name("accel.gpu"),
                 "url": Text(required=True, missing="set the URL of the Git repository that contains the files of examples/awx/project"),
