@@ -205,6 +205,13 @@ KINDS: dict[str, Kind] = {
         ("name", "unified_job_template"),
     ),
 }  # fmt: skip
+# The objects that are deleted with the object to which this field refers.
+_OWNERS = {
+    "schedules": "unified_job_template",
+    "workflow_job_template_nodes": "workflow_job_template",
+    "inventory_sources": "inventory",
+    "hosts": "inventory",
+}
 # Fields that list views accept as filters, and the kinds that have them as references to others.
 _LOOKUPS = ("name", "id", "description", "username", "identifier", "type", "organization")
 
@@ -275,16 +282,17 @@ class Store:
                 key: [item for item in items if item != number] for key, items in self.links.items() if key[1] != number
             }
             self.surveys.pop(number, None)
-            for other in ("schedules", "workflow_job_template_nodes", "inventory_sources", "hosts"):
-                owners = [
-                    name
-                    for name, target in KINDS[other].references.items()
-                    if target in (kind, "unified_job_templates") and name != "source_project"
-                ]
-                for child in [
-                    each for each in self.tables[other].values() if any(each[name] == number for name in owners)
-                ]:
-                    del self.tables[other][child["id"]]
+            for other, definition in KINDS.items():
+                for name in definition.references:
+                    self._forget(other, name, number)
+
+    def _forget(self, kind: str, name: str, number: int) -> None:
+        """Delete what belongs to a deleted object; other references to it become null."""
+        for row in [row for row in self.tables[kind].values() if row[name] == number]:
+            if _OWNERS.get(kind) == name:
+                self.delete(kind, row["id"])
+            else:
+                row[name] = None
 
     def _apply(self, kind: str, row: Row, body: Row, missing: set[str]) -> None:
         definition = KINDS[kind]

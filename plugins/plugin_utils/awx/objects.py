@@ -269,6 +269,7 @@ class _Kit:
             name,
             "Shows the plan, waits for an approval, applies the plan, and reports the result.",
             {
+                "prompts": ["limit"],
                 "survey_enabled": True,
                 "survey_spec": survey(name, *operations),
                 "nodes": nodes,

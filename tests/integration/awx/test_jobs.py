@@ -8,12 +8,15 @@ The clusters do not exist: a plan of them succeeds, and a change fails with NO_C
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from tests.helpers.awx import StandIn, clusters, stand_in
+from tests.helpers.vks import running as running_vks
+from tests.helpers.vks_modules import CLUSTER, Account
 
 NO_CLUSTER = "The kubeconfig /nonexistent does not exist"
 CLUSTERS = ("five", "four", "one", "three", "two")
@@ -66,7 +69,7 @@ def test_a_limit(running: StandIn) -> None:
     [
         ("GPU site", {}, NO_CLUSTER),
         ("GPU site", {"gpu_sharing_pool_names": "", "gpu_validation_force": "true"}, NO_CLUSTER),
-        ("GPU site", {"gpu_sharing_pool_names": "{{ lookup('pipe', 'id') }}"}, "is not a declared pool"),
+        ("GPU share", {"gpu_sharing_pool_names": "{{ lookup('pipe', 'id') }}"}, "is not a declared pool"),
         ("GPU share", {"gpu_sharing_pool_names": "notebook"}, "notebook is not a declared pool"),
         ("GPU share", {"gpu_sharing_wait_timeout": 86400}, NO_CLUSTER),
         ("GPU scale", {"gpu_pool": "notebooks", "gpu_node_count": 2}, "so its number of nodes cannot be set"),
@@ -110,7 +113,7 @@ def test_a_secret_stands_neither_in_arguments_nor_in_the_output(running: StandIn
     job = running.finished("GPU license", limit="one", verbosity=3)
     folder = running.awx.folder / "jobs" / f"awx_{job['id']}"
     assert job["status"] == "failed"
-    assert shows(job["output"], NO_CLUSTER), job["output"][-3000:]
+    assert shows(job["output"], "The environment variable NLS_CLIENT_TOKEN: the token has 1 part instead of 3"), job["output"][-3000:]
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix in ("", ".json", ".yml") and "project" not in path.parts:
             assert TOKEN not in path.read_text(errors="replace"), path
@@ -127,6 +130,48 @@ def test_slices_share_no_cluster(tmp_path_factory: pytest.TempPathFactory) -> No
         assert sorted(handled) == [["five", "three"], ["four", "two"], ["one"]]
         # One table of all clusters is not cut.
         assert running.launch("GPU license report")["type"] == "job"
+
+
+VKS = {
+    "plugin": "accel.gpu.clusters",
+    "clouds": [{"vks": {}}],
+    "write_kubeconfigs": False,
+    "kubeconfig_folder": "/runner/kubeconfigs",
+}
+
+
+@pytest.mark.usual(60)
+@pytest.mark.parametrize("job_type", ["check", "run"])
+def test_a_job_fetches_the_kubeconfigs_of_its_clusters(tmp_path: Path, job_type: str) -> None:
+    """The inventory comes from a cloud, with a credential. The container of its update has ended, and a job has only the files that it fetches."""
+    with running_vks(tmp_path / "vks") as fake, stand_in(tmp_path / "stand-in") as running:
+        account = Account(fake, tmp_path / "vks")
+        secret = account.env["GRN_CLIENT_SECRET"]
+        inputs = {"client_id": account.env["GRN_CLIENT_ID"], "client_secret": secret, "region": "", "project_id": ""}
+        running.awx.runs.environment |= fake.addresses()
+        (running.repository / "inventory" / "fleet.clusters.yml").write_text(yaml.safe_dump(VKS))
+        running.commit()
+        running.fill(
+            {
+                "project": {"url": str(running.repository)},
+                "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
+                "inventory": {
+                    "sources": [{"name": "vks", "path": "inventory/fleet.clusters.yml", "credential": "account"}]
+                },
+                "credentials": [{"name": "account", "type": "vks", "inputs": inputs}],
+            }
+        )
+        inventory = running.named("inventories", "GPU clusters")["id"]
+        assert running.awx.runs.hosts(inventory) == [CLUSTER]
+        assert account.writes() == [], "the update of the inventory issues no kubeconfig"
+        job = running.finished("GPU share", job_type=job_type)
+        kubeconfig = running.awx.folder / "jobs" / f"awx_{job['id']}" / "kubeconfigs" / f"{CLUSTER}.kubeconfig"
+        # The fake has no Kubernetes: the job fails when it contacts the API server that the kubeconfig names.
+        assert job["status"] == "failed"
+        assert shows(job["output"], "changed=0"), job["output"][-3000:]
+        assert kubeconfig.stat().st_mode & 0o777 == 0o600
+        assert account.writes() == ["POST /v1/clusters/ID/kubeconfig"]
+        assert secret not in job["output"]
 
 
 @pytest.mark.usual(60)
