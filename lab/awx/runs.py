@@ -145,11 +145,16 @@ class Runs:
         if part == "stdout":
             return 200, row.get("output", "")
         if part == "workflow_nodes":
-            nodes = [
-                self.shown(node) for node in self.rows["workflow_job_nodes"].values() if node["workflow_job"] == number
-            ]
-            return 200, page_of(nodes, f"/api/v2/{kind}/{number}/workflow_nodes/", query)
+            return 200, page_of(self._nodes(number, query), f"/api/v2/{kind}/{number}/workflow_nodes/", query)
         return 200, self.shown(row)
+
+    def _nodes(self, workflow: int, query: Mapping[str, str]) -> list[Row]:
+        """Return the steps of a workflow that have started; `job__name` selects those with the name of a job."""
+        nodes = [node for node in self.rows["workflow_job_nodes"].values() if node["workflow_job"] == workflow]
+        name = query.get("job__name")
+        if name is not None:
+            nodes = [node for node in nodes if node["job"] and self.rows[node["job_kind"]][node["job"]]["name"] == name]
+        return [self.shown(node) for node in nodes]
 
     def _act(self, kind: str, row: Row, part: str) -> tuple[int, Any]:
         if kind == "workflow_approvals" and part in ("approve", "deny"):

@@ -113,7 +113,9 @@ def test_a_secret_stands_neither_in_arguments_nor_in_the_output(running: StandIn
     job = running.finished("GPU license", limit="one", verbosity=3)
     folder = running.awx.folder / "jobs" / f"awx_{job['id']}"
     assert job["status"] == "failed"
-    assert shows(job["output"], "The environment variable NLS_CLIENT_TOKEN: the token has 1 part instead of 3"), job["output"][-3000:]
+    assert shows(job["output"], "The environment variable NLS_CLIENT_TOKEN: the token has 1 part instead of 3"), job[
+        "output"
+    ][-3000:]
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix in ("", ".json", ".yml") and "project" not in path.parts:
             assert TOKEN not in path.read_text(errors="replace"), path
