@@ -44,42 +44,39 @@ _value:
   description: The objects.
   type: dict
   contains:
-    installed:
-      description: Whether the collection C(awx.awx) is installed.
-      type: bool
-    organization:
-      description: The organization of all objects.
-      type: str
-    names:
-      description: The names of the objects, by kind.
-      type: dict
+    installed: {description: Whether the collection C(awx.awx) is installed., type: bool, sample: true}
+    organization: {description: The organization of all objects., type: str, sample: GPU clusters}
+    names: {description: 'The names of the objects, by kind.', type: dict, sample: {projects: [accel.gpu]}}
     apply:
       description: By kind, the objects to create or change, each with C(name), C(description), C(options) and C(parent).
       type: dict
-    creates:
-      description: The kinds of which at least one object is created.
-      type: list
-      elements: str
+      sample: {teams: [{name: GPU owners, description: 'Managed by accel.gpu.awx: teams/GPU owners', options: {}, parent: ''}]}
+    creates: {description: The kinds of which at least one object is created., type: list, elements: str, sample: [teams]}
     waiting:
       description: The objects and grants that need one which the run creates, as C(KIND/NAME).
       type: list
       elements: str
+      sample: [roles/approval]
     grants:
       description: The rights of operators and approvers.
       type: list
       elements: dict
+      sample: [{role: approval, teams: [GPU owners], users: [], job_templates: [], workflows: [GPU rollout], waits: true}]
     left_alone:
       description: One line for each object that belongs to somebody else, or needs one that does.
       type: list
       elements: str
+      sample: ['workflow_job_templates/GPU rollout: needs job_templates/GPU site, which this run leaves alone']
     missing:
       description: One line for each object that the settings only refer to and that does not exist.
       type: list
       elements: str
+      sample: []
     undeclared:
       description: The role's objects that the settings no longer describe, as C(KIND/NAME).
       type: list
       elements: str
+      sample: [job_templates/GPU export]
 """
 
 import importlib.util

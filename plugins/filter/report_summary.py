@@ -53,32 +53,23 @@ _value:
   description: The summary.
   type: dict
   contains:
-    result:
-      description: V(as_declared), V(drift), or V(unreachable).
-      type: str
-    reachable:
-      description: Whether the cluster was reached.
-      type: bool
-    gpu_nodes:
-      description: Number of nodes with GPUs.
-      type: int
-    gpus:
-      description: Number of GPUs.
-      type: int
-    drift:
-      description: Number of differences from the declaration.
-      type: int
-    drift_pools:
-      description: The first pools with differences.
-      type: list
-      elements: str
-    warnings:
-      description: Number of warnings.
-      type: int
+    result: {description: 'V(as_declared), V(drift), or V(unreachable).', type: str, sample: as_declared}
+    reachable: {description: Whether the cluster was reached., type: bool, sample: true}
+    gpu_nodes: {description: Number of nodes with GPUs., type: int, sample: 4}
+    gpus: {description: Number of GPUs., type: int, sample: 16}
+    drift: {description: Number of differences from the declaration., type: int, sample: 0}
+    drift_pools: {description: The first pools with differences., type: list, elements: str, sample: []}
+    warnings: {description: Number of warnings., type: int, sample: 0}
     impact:
-      description: For a plan, C(driver_restarts), C(pods) that lose their GPU, C(repartitioned_nodes), C(created_nodes), C(removed_nodes), and
-        C(deleted_nodegroups).
+      description: For a plan, the numbers of pods, drivers and nodes that the changes affect.
       type: dict
+      contains:
+        driver_restarts: {description: Number of nodes whose driver restarts., type: int, sample: 2}
+        pods: {description: Number of pods that lose their GPU., type: int, sample: 3}
+        repartitioned_nodes: {description: Number of nodes that are partitioned anew., type: int, sample: 0}
+        created_nodes: {description: Number of nodes to create., type: int, sample: 0}
+        removed_nodes: {description: Number of nodes to remove from node groups that remain., type: int, sample: 0}
+        deleted_nodegroups: {description: Node groups to delete with their nodes., type: list, elements: str, sample: [old (3 nodes)]}
     text:
       description: For a plan, the impact as a sentence.
       type: str
