@@ -15,6 +15,8 @@ import yaml
 
 from lab.awx.server import PASSWORD, USER
 from tests.helpers.awx import StandIn, stand_in
+from tests.helpers.cluster import Cluster
+from tests.helpers.polling import until
 from tests.labs import Lab
 from tests.programs import REPO, environment, run
 
@@ -82,3 +84,37 @@ def test_the_commands_of_the_page(running: StandIn, lab: Lab, tmp_path: Path) ->
     assert not [
         job for job in running.awx.runs.rows["jobs"].values() if secret in job["output"] + json.dumps(job["artifacts"])
     ]
+
+
+def lease(lab: Lab) -> dict[str, Any]:
+    """The spec of the Lease with which a run holds the cluster; empty if there is none."""
+    leases = Cluster(lab).get("leases", "-n", "kube-system", "--field-selector", "metadata.name=accel-gpu")["items"]
+    return dict(leases[0]["spec"]) if leases else {}
+
+
+@pytest.mark.usual(300)
+def test_a_relaunch_continues_a_canceled_job(running: StandIn, lab: Lab) -> None:
+    """The job is canceled while it holds the Lease. Its container is killed, and the next job waits until the Lease expires."""
+    running.fill(
+        {
+            "project": {"url": str(running.repository)},
+            "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
+            "inventory": {"sources": [{"name": "clusters", "path": "inventory/hosts.yml"}]},
+            "credentials": [
+                {"name": "lab", "type": "kubeconfig", "inputs": {"kubeconfig": lab.kubeconfig.read_text()}}
+            ],
+        }
+    )
+    job = running.launch("GPU site")
+    holder = f"awx-{job['id']}/lab"
+    until(lambda: job["finished"] or lease(lab).get("holderIdentity") == holder, 240)
+    assert job["finished"] is None, job["output"][-3000:]
+    assert running.request("POST", f"jobs/{job['id']}/cancel/")[0] == 202
+    assert running.awx.runs.wait(job, 120)["status"] == "canceled"
+    status, relaunched = running.request("POST", f"jobs/{job['id']}/relaunch/")
+    assert status == 201
+    second = running.awx.runs.wait(running.awx.runs.rows["jobs"][relaunched["id"]], 900)
+    assert second["status"] == "successful", second["output"][-3000:]
+    third = running.finished("GPU site")
+    assert third["status"] == "successful"
+    assert re.search(r"changed=0\b", third["output"]), third["output"][-3000:]
