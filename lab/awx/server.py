@@ -118,7 +118,7 @@ class Awx:
     ) -> tuple[int, Any]:
         store = self.store
         if not number and method == "GET":
-            return 200, page_of([store.shown(row) for row in store.listed(kind, query)], path, query)
+            return 200, page_of([self._shown(row) for row in store.listed(kind, query)], path, query)
         if not number and method == "POST":
             row = store.create(kind, body)
             if kind == "projects":
