@@ -68,6 +68,8 @@ class Container:
         paths = ["/runner/requirements_collections", *map(str, collections)]
         self.variables = {
             "HOME": "/home/runner",
+            # AWX passes `-u root`, whose home is writable in its container. Here, it is this machine's.
+            "ANSIBLE_REMOTE_TMP": "/tmp/.ansible",
             "AWX_PRIVATE_DATA_DIR": str(folder),
             "AWX_ISOLATED_DATA_DIR": f"/runner/artifacts/{self._ident}",
             "ANSIBLE_FORCE_COLOR": "True",

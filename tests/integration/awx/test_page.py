@@ -73,7 +73,7 @@ def test_the_commands_of_the_page(running: StandIn, lab: Lab, tmp_path: Path) ->
     jobs = {job["name"]: job for job in running.awx.runs.rows["jobs"].values()}
     assert workflow["status"] == "successful", jobs["GPU site"]["output"][-3000:]
     assert list(jobs) == ["GPU plan", "GPU site", "GPU report"]
-    planned, reported = (jobs[name]["artifacts"]["gpu_report_summary"]["lab"] for name in ("GPU plan", "GPU report"))
+    planned, reported = (jobs[name]["artifacts"]["gpu_report_summary"][lab.name] for name in ("GPU plan", "GPU report"))
     assert planned["text"].endswith(".")
     assert (reported["result"], reported["drift"]) == ("as_declared", 0)
     # The approved change is applied; the same change again changes nothing.
