@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 from tests.helpers.awx import StandIn, clusters, stand_in
 from tests.helpers.vks import running as running_vks
 from tests.helpers.vks_modules import CLUSTER, Account
+from tests.programs import environment, run
 
 NO_CLUSTER = "The kubeconfig /nonexistent does not exist"
 CLUSTERS = ("five", "four", "one", "three", "two")
@@ -134,6 +136,29 @@ def test_slices_share_no_cluster(tmp_path_factory: pytest.TempPathFactory) -> No
         assert sorted(handled) == [["five", "three"], ["four", "two"], ["one"]]
         # One table of all clusters is not cut.
         assert running.launch("GPU license report")["type"] == "job"
+
+
+@pytest.mark.usual(40)
+def test_the_project_provides_the_collection(tree: Path, tmp_path: Path) -> None:
+    """The image has no accel.gpu: AWX installs the requirements of the project. The artifact stands for the one in Galaxy."""
+    artifacts = tmp_path / "artifacts"
+    run("ansible-galaxy", "collection", "build", "--output-path", artifacts, tree)
+    (artifact,) = artifacts.glob("accel-gpu-*.tar.gz")
+
+    def install(requirements: Path, folder: Path) -> None:
+        (needed,) = yaml.safe_load(requirements.read_text())["collections"]
+        assert needed["name"] == "accel.gpu"
+        assert SpecifierSet(needed["version"]).contains(artifact.name.removesuffix(".tar.gz").rpartition("-")[2])
+        env = environment(ANSIBLE_COLLECTIONS_PATH=str(folder))
+        run("ansible-galaxy", "collection", "install", "--no-deps", "-p", folder, artifact, env=env)
+
+    with stand_in(tmp_path / "stand-in") as running:
+        running.awx.runs.image_collections = []
+        running.awx.runs.install_requirements = install
+        fill(running)
+        job = running.finished("GPU plan", limit="one")
+        assert job["status"] == "successful", job["output"][-3000:]
+        assert job["artifacts"][PLANNED].keys() == {"one"}
 
 
 VKS = {
