@@ -24,10 +24,12 @@ _MAX_POOLS = 20
 def summary(info: Document, kind: str, nodegroups: Document) -> dict[str, t.Any]:
     """The summary of gpu_info; for a plan with its impact. `nodegroups`: the preview of the cloud's module."""
     totals, drift = info.get("totals") or {}, info.get("drift") or []
-    pools = sorted({item["pool"] for item in drift if isinstance(item.get("pool"), str)})
+    # A pool without nodes, or without an operator, has no node that differs, and yet is not as declared.
+    different = [name for name, pool in (info.get("pools") or {}).items() if pool.get("as_declared") is False]
+    pools = sorted({*different, *(item["pool"] for item in drift if isinstance(item.get("pool"), str))})
     reachable = bool(info.get("reachable"))
     result: dict[str, t.Any] = {
-        "result": "unreachable" if not reachable else "drift" if drift else "as_declared",
+        "result": "unreachable" if not reachable else "drift" if drift or different else "as_declared",
         "reachable": reachable,
         "gpu_nodes": totals.get("gpu_nodes") or 0,
         "gpus": totals.get("gpus") or 0,

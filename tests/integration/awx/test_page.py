@@ -94,7 +94,7 @@ def lease(lab: Lab) -> dict[str, Any]:
 
 @pytest.mark.usual(300)
 def test_a_relaunch_continues_a_canceled_job(running: StandIn, lab: Lab) -> None:
-    """The job is canceled while it holds the Lease. Its container is killed, and the next job waits until the Lease expires."""
+    """Before it, a report finds drift, which is no other failure. The job is canceled while it holds the Lease; the next job waits until the Lease expires."""
     running.fill(
         {
             "project": {"url": str(running.repository)},
@@ -105,6 +105,9 @@ def test_a_relaunch_continues_a_canceled_job(running: StandIn, lab: Lab) -> None
             ],
         }
     )
+    drift = running.finished("GPU report", extra_vars={"gpu_report_fail_on_drift": "true"})
+    assert (drift["status"], drift["artifacts"]["gpu_report_summary"][lab.name]["result"]) == ("failed", "drift")
+    assert "Drift in the cluster" in drift["output"]
     job = running.launch("GPU site")
     holder = f"awx-{job['id']}/lab"
     until(lambda: job["finished"] or lease(lab).get("holderIdentity") == holder, 240)

@@ -30,6 +30,8 @@ PREVIEW = {
     [
         ({}, "as_declared"),
         ({"drift": DRIFT}, "drift"),
+        ({"pools": {"train": {"as_declared": False}}}, "drift"),
+        ({"pools": {"train": {"as_declared": True}}}, "as_declared"),
         ({"reachable": False, "drift": None, "totals": None}, "unreachable"),
     ],
 )
