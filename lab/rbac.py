@@ -40,6 +40,7 @@ _SHARED_RULES = {
     "reset": "share",
     "scale": "share",
     "delete_nodegroups": "nodegroups",
+    "templates_refresh": "share",
 }
 
 Object = dict[str, Any]

@@ -24,11 +24,12 @@ class OpenShift(LabPart):
     fleet = LAB / "fleets" / "openshift.yaml"
 
     def fleet_file(self, lab: Lab) -> Path:
-        """Write and return the fleet file with the operating system of the lab's release."""
-        machines = fleet.load(self.fleet)
-        system = releases.find(lab.state().get("openshift", releases.DEFAULT)).system
+        """Write and return the fleet file with the operating system of the lab's release; GPUs of vSphere are those of virtual machines."""
+        state = lab.state()
+        system = releases.find(state.get("openshift", releases.DEFAULT)).system
+        groups = [one for one in fleet.load(self.fleet).groups if not one.model or state.get("platform") != "VSphere"]
         path = self.folder(lab) / "fleet.yaml"
-        fleet.Fleet(tuple(dataclasses.replace(group, os=system) for group in machines.groups)).save(path)
+        fleet.Fleet(tuple(dataclasses.replace(group, os=system) for group in groups)).save(path)
         return path
 
     def build(self, lab: Lab) -> None:

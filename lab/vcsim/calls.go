@@ -31,7 +31,14 @@ type call struct {
 	User   string `json:"user"`
 }
 
-// callLog appends the calls that change something to a file, one JSON object per line.
+// request is one HTTP request, of SOAP or REST.
+type request struct {
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Agent  string `json:"agent"`
+}
+
+// callLog appends calls or requests to a file, one JSON object per line.
 type callLog struct {
 	path  string
 	mutex sync.Mutex
@@ -61,7 +68,7 @@ func (l *callLog) add(ctx *simulator.Context, method string, ref types.ManagedOb
 	l.write(one)
 }
 
-func (l *callLog) write(one call) {
+func (l *callLog) write(one any) {
 	if l.path == "" {
 		return
 	}
@@ -83,9 +90,11 @@ func (l *callLog) write(one call) {
 	}
 }
 
-// watchHTTP logs the requests of the REST API that change something, answers 503 while the fault `unavailable` is injected, and completes faults.
+// watchHTTP logs all requests, and those of the REST API that change something also as calls; it answers 503 while the fault `unavailable` is injected, and
+// completes faults.
 func (c *vCenter) watchHTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.requests.write(request{Method: r.Method, Path: r.URL.Path, Agent: r.UserAgent()})
 		if _, down := c.fault(unavailable); down {
 			http.Error(w, "503 Service Unavailable", http.StatusServiceUnavailable)
 			return
@@ -104,6 +113,7 @@ func (c *vCenter) watchHTTP(next http.Handler) http.Handler {
 var messages = map[string]string{
 	"DuplicateName":     "The name already exists.",
 	"FileAlreadyExists": "Cannot complete the operation because the file or folder already exists.",
+	"HostNotConnected":  "The operation is not allowed, because the host is not connected.",
 	"NoPermission":      "Permission to perform this operation was denied.",
 	"NotAuthenticated":  "The session is not authenticated.",
 	"SystemError":       "A general system error occurred: the fault task-fails",

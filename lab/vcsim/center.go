@@ -34,7 +34,8 @@ type vCenter struct {
 	version  []int
 	users    *jsonFile[map[string]user]
 	settings *jsonFile[settings]
-	calls    *callLog
+	calls    *callLog // what changes something
+	requests *callLog // all requests
 	state    *stateFile
 	ready    atomic.Bool
 	leases   sync.Map // id of an HttpNfcLease -> *lease
@@ -87,6 +88,9 @@ func (c *vCenter) handle(ctx *simulator.Context, method *simulator.Method) (mo.R
 		c.calls.add(ctx, name, method.This)
 		c.state.touch()
 	}
+	if fault := c.unreachable(ctx, name, method.This); fault != nil {
+		return nil, fault
+	}
 	if value, set := c.fault(taskFails); set && value == name {
 		return nil, &types.SystemErrorFault{Reason: "the fault task-fails"}
 	}
@@ -97,6 +101,21 @@ func (c *vCenter) handle(ctx *simulator.Context, method *simulator.Method) (mo.R
 		method.This = c.Self
 	}
 	return nil, nil
+}
+
+// The methods that vCenter forwards to the host.
+var forwarded = []string{
+	"UpdateGraphicsConfig", "RetrieveVgpuDeviceInfo", "RetrieveVgpuProfileInfo", "FetchSoftwarePackages", "RestartService", "RebootHost_Task",
+	"EnterMaintenanceMode_Task", "ExitMaintenanceMode_Task",
+}
+
+// unreachable returns HostNotConnected for a call that a disconnected host would have to answer.
+func (c *vCenter) unreachable(ctx *simulator.Context, name string, ref types.ManagedObjectReference) types.BaseMethodFault {
+	system, ok := ctx.Map.Get(c.entityOf(ctx, ref)).(*simulator.HostSystem)
+	if !ok || !slices.Contains(forwarded, name) || system.Runtime.ConnectionState == types.HostSystemConnectionStateConnected {
+		return nil
+	}
+	return &types.HostNotConnected{}
 }
 
 // missing returns an object whose properties a call reads, and which does not exist: a task of an earlier run, for example.

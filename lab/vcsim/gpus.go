@@ -14,6 +14,7 @@ import (
 
 const (
 	nvidia       = 0x10de
+	basic        = "basic" // no driver of the host runs the GPU
 	shared       = "shared"
 	sharedDirect = "sharedDirect"
 	sameSize     = "sameSize"
@@ -57,6 +58,11 @@ func (h *gpuHost) managed() bool {
 	return slices.ContainsFunc(h.vibs, func(one softwareName) bool { return strings.HasPrefix(one.Name, "NVD-VMware") })
 }
 
+// migCapable returns whether the GPU has MIG-backed profiles.
+func (g *gpu) migCapable() bool {
+	return slices.ContainsFunc(g.Profiles, func(one profile) bool { return one.MIG })
+}
+
 // offers returns a GPU's profiles as it runs now: none without the manager or with another graphics type; MIG-backed ones only with MIG on.
 func (h *gpuHost) offers(card *gpu) []profile {
 	var found []profile
@@ -79,16 +85,25 @@ func (h *gpuHost) known() map[string]profile {
 	return found
 }
 
-// place returns whether the GPUs have room for vGPUs with these profiles (first fit). A GPU in the mode sameSize runs one profile at a time.
-// MIG instances of a GPU share its memory.
-func (h *gpuHost) place(wanted []string) bool {
+// place returns the number of the GPU for each of these profiles (first fit), and whether the GPUs have room for all of them. A GPU in the mode sameSize
+// runs one profile at a time. MIG instances of a GPU share its memory.
+func (h *gpuHost) place(wanted []string) ([]int, bool) {
 	cards := make([][]profile, len(h.gpus))
+	var placed []int
 	for _, name := range wanted {
-		if !slices.ContainsFunc(h.gpus, func(card *gpu) bool { return h.takes(card, &cards[slices.Index(h.gpus, card)], name) }) {
-			return false
+		number := slices.IndexFunc(h.gpus, func(card *gpu) bool { return h.takes(card, &cards[slices.Index(h.gpus, card)], name) })
+		if number < 0 {
+			return placed, false
 		}
+		placed = append(placed, number)
 	}
-	return true
+	return placed, true
+}
+
+// fits returns whether the GPUs have room for vGPUs with these profiles.
+func (h *gpuHost) fits(wanted []string) bool {
+	_, room := h.place(wanted)
+	return room
 }
 
 func (h *gpuHost) takes(card *gpu, used *[]profile, name string) bool {
@@ -131,16 +146,19 @@ func (h *gpuHost) window(wanted []string) int64 {
 	return sum
 }
 
-// running returns the profiles of all vGPUs of the host's running VMs.
-func (c *vCenter) running(ctx *simulator.Context, host *gpuHost) []string {
+// running returns the profiles of all vGPUs of the host's running VMs, and the VM of each.
+func (c *vCenter) running(ctx *simulator.Context, host *gpuHost) ([]string, []types.ManagedObjectReference) {
 	var used []string
+	var users []types.ManagedObjectReference
 	for _, ref := range ctx.Map.Get(host.ref).(*simulator.HostSystem).Vm {
 		vm := machineOf(ctx, ref)
 		if vm != nil && vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn {
-			used = append(used, profilesOf(vm)...)
+			for _, name := range profilesOf(vm) {
+				used, users = append(used, name), append(users, ref)
+			}
 		}
 	}
-	return used
+	return used, users
 }
 
 // profilesOf returns the profiles of a VM's vGPUs.
@@ -159,16 +177,27 @@ func (c *vCenter) publish(ctx *simulator.Context, host *gpuHost) {
 	var info []types.HostGraphicsInfo
 	var capabilities []types.HostSharedGpuCapabilities
 	var placeable []string
-	used := c.running(ctx, host)
-	for _, card := range host.gpus {
-		info = append(info, types.HostGraphicsInfo{DeviceName: card.Name, VendorName: "NVIDIA Corporation", PciId: card.PciID,
-			GraphicsType: card.active, VgpuMode: c.shown(card.Mode), MemorySizeInKB: card.MemoryGB << 20})
+	used, users := c.running(ctx, host)
+	placed, _ := host.place(used)
+	for number, card := range host.gpus {
+		active := card.active
+		if !host.managed() {
+			active = basic
+		}
+		one := types.HostGraphicsInfo{DeviceName: card.Name, VendorName: "NVIDIA Corporation", PciId: card.PciID,
+			GraphicsType: active, VgpuMode: c.shown(card.Mode), MemorySizeInKB: card.MemoryGB << 20}
+		for index, at := range placed {
+			if at == number && !slices.Contains(one.Vm, users[index]) {
+				one.Vm = append(one.Vm, users[index])
+			}
+		}
+		info = append(info, one)
 		for _, one := range host.offers(card) {
 			if slices.ContainsFunc(capabilities, func(other types.HostSharedGpuCapabilities) bool { return other.Vgpu == one.Name }) {
 				continue
 			}
 			capabilities = append(capabilities, types.HostSharedGpuCapabilities{Vgpu: one.Name, MigrateSupported: true, SuspendSupported: true})
-			if host.place(append(slices.Clone(used), one.Name)) {
+			if host.fits(append(slices.Clone(used), one.Name)) {
 				placeable = append(placeable, one.Name)
 			}
 		}
@@ -187,8 +216,8 @@ func (h *gpuHost) devices() []types.VirtualMachineVgpuDeviceInfo {
 	for _, card := range h.gpus {
 		one := types.VirtualMachineVgpuDeviceInfo{DeviceName: card.Name, DeviceVendorId: nvidia, MaxFbSizeInGib: card.MemoryGB, TimeSlicedCapable: true}
 		one.Name = card.Name
+		one.MigCapable = card.migCapable()
 		for _, p := range card.Profiles {
-			one.MigCapable = one.MigCapable || p.MIG
 			one.ComputeProfileCapable = one.ComputeProfileCapable || p.Class == "compute"
 			one.QuadroProfileCapable = one.QuadroProfileCapable || p.Class == "quadro"
 		}

@@ -82,19 +82,21 @@ func (c *vCenter) shown(mode string) string {
 	return mode
 }
 
-// activate makes the configured graphics types the active ones, as restarting Xorg or the host does.
-func (c *vCenter) activate(ctx *simulator.Context, host *gpuHost) {
+// activate makes the configured graphics types the active ones, as restarting Xorg does; the reboot of the host also makes the modes active.
+func (c *vCenter) activate(ctx *simulator.Context, host *gpuHost, rebooted bool) {
+	host.Lock()
 	for _, card := range host.gpus {
 		card.active = host.config.HostDefaultGraphicsType
 		for _, one := range host.config.DeviceType {
 			if one.DeviceId == card.PciID {
 				card.active = one.GraphicsType
-				if one.VgpuMode != "" {
+				if one.VgpuMode != "" && rebooted {
 					card.Mode = one.VgpuMode
 				}
 			}
 		}
 	}
+	host.Unlock()
 	c.publish(ctx, host)
 }
 
@@ -115,19 +117,36 @@ func (m *graphicsManager) UpdateGraphicsConfig(ctx *simulator.Context, req *type
 		return wrong("config.sharedPassthruAssignmentPolicy")
 	}
 	for _, one := range req.Config.DeviceType {
-		known := slices.ContainsFunc(m.host.gpus, func(card *gpu) bool { return card.PciID == one.DeviceId })
-		if !known || !slices.Contains(graphics, one.GraphicsType) || !slices.Contains([]string{"", "none", sameSize, mixedSize, mig}, one.VgpuMode) {
+		number := slices.IndexFunc(m.host.gpus, func(card *gpu) bool { return card.PciID == one.DeviceId })
+		if number < 0 || !slices.Contains(graphics, one.GraphicsType) || !m.center.settable(m.host.gpus[number], one.VgpuMode) {
 			return wrong("config.deviceType")
 		}
 	}
-	if len(m.center.running(ctx, m.host)) > 0 {
+	if used, _ := m.center.running(ctx, m.host); len(used) > 0 {
 		body.Fault_ = simulator.Fault("The operation is not allowed while virtual machines use the GPUs.", &types.ResourceInUse{Type: "HostSystem", Name: m.host.ref.Value})
 		return body
+	}
+	for number := range req.Config.DeviceType { // without a mode, it remains unchanged
+		one := &req.Config.DeviceType[number]
+		for _, old := range m.host.config.DeviceType {
+			if old.DeviceId == one.DeviceId && one.VgpuMode == "" {
+				one.VgpuMode = old.VgpuMode
+			}
+		}
 	}
 	m.host.config = req.Config
 	m.center.publish(ctx, m.host)
 	body.Res = new(types.UpdateGraphicsConfigResponse)
 	return body
+}
+
+// settable returns whether a mode can be configured for a GPU. vSphere's documentation lists only the time-sliced modes (HostGraphicsConfigVgpuMode); MIG is a
+// documented state (HostGraphicsInfoVgpuMode), and the setting mig-by-api determines whether it can also be configured.
+func (c *vCenter) settable(card *gpu, mode string) bool {
+	if mode == mig {
+		return card.migCapable() && (card.Mode == mig || c.settings.read().Settings[prefix+"mig-by-api"] != "false")
+	}
+	return slices.Contains([]string{"", sameSize, mixedSize}, mode)
 }
 
 // RefreshGraphicsManager activates nothing.
@@ -167,7 +186,7 @@ func (m *imageManager) FetchSoftwarePackages(*types.FetchSoftwarePackages) soap.
 // RestartService activates the graphics configuration if the service is Xorg.
 func (s *serviceSystem) RestartService(ctx *simulator.Context, req *types.RestartService) soap.HasFault {
 	if req.Id == "xorg" {
-		s.center.activate(ctx, s.host)
+		s.center.activate(ctx, s.host, false)
 	}
 	return &methods.RestartServiceBody{Res: new(types.RestartServiceResponse)}
 }
@@ -187,7 +206,7 @@ func (c *vCenter) RebootHostTask(ctx *simulator.Context, req *types.RebootHost_T
 	setConnection(own, system, types.HostSystemConnectionStateNotResponding)
 	time.AfterFunc(c.seconds("reboot-seconds", time.Second), func() {
 		if host := c.hosts[req.This.Value]; host != nil {
-			c.activate(own, host)
+			c.activate(own, host, true)
 		}
 		now := time.Now()
 		ctx.Map.AtomicUpdate(own, system, []types.PropertyChange{{Name: "runtime.bootTime", Val: &now}})

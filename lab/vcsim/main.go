@@ -25,10 +25,11 @@ import (
 
 // options are the command line.
 type options struct {
-	listen, uploads, version                 string
-	inventory, users, settings, calls, state string
-	images, imagesListen                     string
-	certificate, key                         string
+	listen, uploads, version          string
+	inventory, users, settings, state string
+	calls, requests                   string
+	images, imagesListen              string
+	certificate, key                  string
 }
 
 func main() {
@@ -40,6 +41,7 @@ func main() {
 	flag.StringVar(&chosen.users, "users", "", "JSON file with the users and their privileges, which may change")
 	flag.StringVar(&chosen.settings, "settings", "", "JSON file with the faults and settings of the lab's clouds, which may change")
 	flag.StringVar(&chosen.calls, "calls", "", "file to which the calls that change something are appended as JSON lines")
+	flag.StringVar(&chosen.requests, "requests", "", "file to which all requests are appended as JSON lines")
 	flag.StringVar(&chosen.state, "state", "", "JSON file that keeps the virtual machines for the next start")
 	flag.StringVar(&chosen.images, "images", "", "folder with images, served by HTTP")
 	flag.StringVar(&chosen.imagesListen, "images-listen", "", "address of the images")
@@ -79,7 +81,7 @@ func start(chosen options) (*vCenter, error) {
 	center := &vCenter{
 		hosts: map[string]*gpuHost{}, stores: map[string]string{}, folder: os.TempDir(), version: version,
 		users: &jsonFile[map[string]user]{path: chosen.users}, settings: &jsonFile[settings]{path: chosen.settings},
-		calls: &callLog{path: chosen.calls}, state: &stateFile{path: chosen.state},
+		calls: &callLog{path: chosen.calls}, requests: &callLog{path: chosen.requests}, state: &stateFile{path: chosen.state},
 	}
 	registry := model.Map()
 	center.registry = registry

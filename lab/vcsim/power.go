@@ -44,10 +44,11 @@ func (c *vCenter) obstacle(ctx *simulator.Context, vm *simulator.VirtualMachine)
 	full := false
 	for _, host := range hosts {
 		system := ctx.Map.Get(host.ref).(*simulator.HostSystem)
-		if system.Runtime.InMaintenanceMode || system.Runtime.ConnectionState != types.HostSystemConnectionStateConnected || !host.place(wanted) {
+		if system.Runtime.InMaintenanceMode || system.Runtime.ConnectionState != types.HostSystemConnectionStateConnected || !host.fits(wanted) {
 			continue
 		}
-		if !host.place(append(c.running(ctx, host), wanted...)) {
+		used, _ := c.running(ctx, host)
+		if !host.fits(append(used, wanted...)) {
 			full = true
 			continue
 		}

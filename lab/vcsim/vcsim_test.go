@@ -20,6 +20,7 @@ import (
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -53,11 +54,11 @@ func TestPlace(t *testing.T) {
 		"nothing":                 {nil, nil, true},
 	} {
 		h := &gpuHost{gpus: one.cards, vibs: manager}
-		if h.place(one.wanted) != one.fits {
+		if h.fits(one.wanted) != one.fits {
 			t.Errorf("%s: not %v", name, one.fits)
 		}
 	}
-	if (&gpuHost{gpus: []*gpu{card(sameSize)}}).place([]string{tenC.Name}) {
+	if (&gpuHost{gpus: []*gpu{card(sameSize)}}).fits([]string{tenC.Name}) {
 		t.Error("a host without the vGPU manager offers a profile")
 	}
 }
@@ -307,6 +308,156 @@ func TestAHostThatIsFullOffersNothing(t *testing.T) {
 		time.Sleep(pollTime)
 	}
 	t.Error(found.Config.SharedPassthruGpuTypes)
+}
+
+// graphics are the properties of a host that show its graphics.
+func (w *world) graphics(t *testing.T, name string) (*object.HostSystem, mo.HostSystem) {
+	t.Helper()
+	system, err := w.finder.HostSystem(w.ctx, "/DC1/host/cluster-a/"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found mo.HostSystem
+	properties := []string{"config.graphicsInfo", "config.graphicsConfig", "config.sharedGpuCapabilities", "configManager.graphicsManager", "runtime"}
+	if err := system.Properties(w.ctx, system.Reference(), properties, &found); err != nil {
+		t.Fatal(err)
+	}
+	return system, found
+}
+
+// configure replaces the graphics configuration of a host's only GPU, and returns the message of the fault.
+func (w *world) configure(t *testing.T, name, graphics, mode string) string {
+	t.Helper()
+	_, shown := w.graphics(t, name)
+	config := types.HostGraphicsConfig{HostDefaultGraphicsType: graphics, SharedPassthruAssignmentPolicy: "performance",
+		DeviceType: []types.HostGraphicsConfigDeviceType{{DeviceId: shown.Config.GraphicsInfo[0].PciId, GraphicsType: graphics, VgpuMode: mode}}}
+	request := types.UpdateGraphicsConfig{This: *shown.ConfigManager.GraphicsManager, Config: config}
+	if _, err := methods.UpdateGraphicsConfig(w.ctx, w.client.Client, &request); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// activeGraphics waits until the host is connected, and returns the graphics type, the mode and the profiles that its only GPU runs with.
+func (w *world) activeGraphics(t *testing.T, name string) string {
+	t.Helper()
+	for range 100 {
+		_, shown := w.graphics(t, name)
+		if shown.Runtime.ConnectionState != types.HostSystemConnectionStateConnected {
+			time.Sleep(pollTime)
+			continue
+		}
+		words := []string{shown.Config.GraphicsInfo[0].GraphicsType, shown.Config.GraphicsInfo[0].VgpuMode}
+		for _, one := range shown.Config.SharedGpuCapabilities {
+			words = append(words, one.Vgpu)
+		}
+		return strings.Join(words, " ")
+	}
+	t.Fatal("the host stays disconnected")
+	return ""
+}
+
+func (w *world) reboot(t *testing.T, name string) {
+	t.Helper()
+	system, _ := w.graphics(t, name)
+	request := types.RebootHost_Task{This: system.Reference()}
+	if _, err := methods.RebootHost_Task(w.ctx, w.client.Client, &request); err == nil || !strings.Contains(err.Error(), "current state") {
+		t.Error("a host in use is rebooted:", err)
+	}
+	task, err := system.EnterMaintenanceMode(w.ctx, 0, false, nil)
+	if message := run(w, task, err); message != "" {
+		t.Fatal(message)
+	}
+	if _, err := methods.RebootHost_Task(w.ctx, w.client.Client, &request); err != nil {
+		t.Fatal(err)
+	}
+	if message := w.configure(t, name, shared, ""); !strings.Contains(message, "not connected") {
+		t.Errorf("a host that is rebooting answers: %q", message)
+	}
+	w.activeGraphics(t, name)
+	task, err = system.ExitMaintenanceMode(w.ctx, 0)
+	if message := run(w, task, err); message != "" {
+		t.Fatal(message)
+	}
+}
+
+func TestGraphicsBecomeActiveWithARestart(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	write(t, w.settings.path, map[string]any{"settings": map[string]string{"vsphere.reboot-seconds": "0.1"}})
+	const name = "esx-a1"
+	expect := func(wanted string) {
+		t.Helper()
+		if actual := w.activeGraphics(t, name); actual != wanted {
+			t.Errorf("%s, not %s", actual, wanted)
+		}
+	}
+	expect("shared sameSize")
+	if message := w.configure(t, name, sharedDirect, mixedSize); message != "" {
+		t.Fatal(message)
+	}
+	expect("shared sameSize")
+	// Xorg does not change the mode.
+	_, shown := w.graphics(t, name)
+	services := types.ManagedObjectReference{Type: "HostServiceSystem", Value: strings.Replace(shown.ConfigManager.GraphicsManager.Value, "graphics", "services", 1)}
+	if _, err := methods.RestartService(w.ctx, w.client.Client, &types.RestartService{This: services, Id: "xorg"}); err != nil {
+		t.Fatal(err)
+	}
+	expect("sharedDirect sameSize grid_a100-10c grid_a100-20c")
+	w.reboot(t, name)
+	expect("sharedDirect mixedSize grid_a100-10c grid_a100-20c")
+	if message := w.configure(t, name, sharedDirect, mig); message != "" {
+		t.Fatal(message)
+	}
+	if message := w.configure(t, name, sharedDirect, ""); message != "" { // without a mode, it is kept
+		t.Fatal(message)
+	}
+	w.reboot(t, name)
+	expect("sharedDirect multiInstanceGpu grid_a100-3-20c")
+}
+
+func TestRefusalsOfGraphics(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	task, err := w.machine(t, "user", true, "256", twentyC.Name).PowerOn(w.ctx)
+	if message := run(w, task, err); message != "" {
+		t.Fatal(message)
+	}
+	if message := w.configure(t, "esx-a2", shared, ""); !strings.Contains(message, "while virtual machines use the GPUs") {
+		t.Errorf("%q", message)
+	}
+	for range 100 {
+		if _, shown := w.graphics(t, "esx-a2"); len(shown.Config.GraphicsInfo[0].Vm) == 1 {
+			break
+		}
+		time.Sleep(pollTime)
+	}
+	if _, shown := w.graphics(t, "esx-a2"); len(shown.Config.GraphicsInfo[0].Vm) != 1 {
+		t.Error("the GPU has no user:", shown.Config.GraphicsInfo)
+	}
+	for mode, allowed := range map[string]bool{"": true, sameSize: true, mixedSize: true, mig: true, "none": false, "other": false} {
+		if message := w.configure(t, "esx-a1", shared, mode); (message == "") != allowed {
+			t.Errorf("%q: %q", mode, message)
+		}
+	}
+	write(t, w.settings.path, map[string]any{"settings": map[string]string{"vsphere.mig-by-api": "false"}})
+	if w.configure(t, "esx-a1", shared, mig) == "" {
+		t.Error("MIG is configured over the API")
+	}
+	plain := card(sameSize)
+	plain.Profiles = []profile{tenC}
+	if w.settable(plain, mig) {
+		t.Error("a GPU without MIG-backed profiles has MIG")
+	}
+}
+
+func TestWithoutTheManagerNoDriverRunsAGPU(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	system, _ := w.graphics(t, "esx-a2")
+	host := w.hosts[system.Reference().Value]
+	host.vibs = nil
+	w.publish(&simulator.Context{Map: w.registry}, host)
+	if actual := w.activeGraphics(t, "esx-a2"); actual != "basic sameSize" {
+		t.Error(actual)
+	}
 }
 
 func TestACloneInheritsEverything(t *testing.T) {

@@ -20,11 +20,6 @@ SHARED_DATASTORE = "templates"
 NETWORK = "VM Network"
 # The vGPU manager of the hosts.
 MANAGER_VERSION = "580.95.02"
-_MANAGER = {
-    "name": "NVD-VMware_ESXi_8.0.0_Driver",
-    "version": f"{MANAGER_VERSION}-1OEM.800.1.0.20613240",
-    "vendor": "NVIDIA",
-}
 # What the limited user may do by default: read, and what module vgpu_template needs (docs/vsphere.md, "Rights in vCenter").
 TEMPLATE_PRIVILEGES = (
     "Datastore.AllocateSpace",
@@ -73,16 +68,32 @@ GPUS: dict[str, tuple[str, int, str, tuple[_Profile, ...]]] = {
 
 
 def host(
-    name: str, gpu: str, *, graphics: str = "sharedDirect", mode: str = "sameSize", count: int = 2
+    name: str,
+    gpu: str,
+    *,
+    graphics: str = "sharedDirect",
+    mode: str = "sameSize",
+    count: int = 2,
+    manager: str | None = MANAGER_VERSION,
 ) -> dict[str, Any]:
-    """Return a host with the vGPU manager and `count` GPUs of a model of GPUS."""
+    """Return a host with `count` GPUs of a model of GPUS, and with this version of the vGPU manager."""
     shown, memory, _model, profiles = GPUS[gpu]
     offered = [
         {"name": name, "fb_gb": size, "class": kind, "max": most, "mig": mig}
         for name, size, kind, most, mig in profiles
     ]
     card = {"name": shown, "memory_gb": memory, "profiles": offered, "mode": mode}
-    return {"name": name, "default_graphics": graphics, "vibs": [_MANAGER], "gpus": [card] * count}
+    package = {
+        "name": "NVD-VMware_ESXi_8.0.0_Driver",
+        "version": f"{manager}-1OEM.800.1.0.20613240",
+        "vendor": "NVIDIA",
+    }
+    return {
+        "name": name,
+        "default_graphics": graphics,
+        "vibs": [package] if manager else [],
+        "gpus": [card] * count,
+    }
 
 
 def inventory() -> dict[str, Any]:

@@ -9,12 +9,13 @@ has the format of VMware's "Virtual Disk Format 5.0"; most of its data cannot be
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import io
+import itertools
 import struct
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _SECTOR, _GRAIN = 512, 128 * 512
@@ -103,26 +104,42 @@ _ITEMS: tuple[dict[str, str], ...] = (
 
 
 def write(path: Path, release: str, *, data_kib: int = 1024, secure_boot: bool = False, hardware: int = 15) -> str:
-    """Write the OVA of an RHCOS release with `data_kib` KiB of data, and return its SHA-256; equal arguments give equal files."""
-    disk = b"".join(_disk(_DISK_GIB << 30, data_kib << 10, release.encode()))
+    """Write the OVA of an RHCOS release with `data_kib` KiB of data, and return its SHA-256; equal arguments give equal files.
+
+    The disk is made twice and never kept, because that of a benchmark is large.
+    """
+    disk = functools.partial(_disk, _DISK_GIB << 30, data_kib << 10, release.encode())
+    size = sum(map(len, disk()))
     descriptor = _OVF.format(
         cim=_CIM,
-        size=len(disk),
+        size=size,
         capacity=_DISK_GIB,
         populated=data_kib << 10,
         hardware=hardware,
         items="\n".join(f"      <Item>{_elements(item)}</Item>" for item in _ITEMS),
         secure_boot=str(secure_boot).lower(),
         release=release,
+    ).encode()
+    digest = hashlib.sha256()
+    parts = (
+        _member("coreos.ovf", len(descriptor), [descriptor]),
+        _member("disk.vmdk", size, disk()),
+        [b"\0" * 2 * _SECTOR],
     )
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, content in (("coreos.ovf", descriptor.encode()), ("disk.vmdk", disk)):
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(content), 0o644
-            tar.addfile(info, io.BytesIO(content))
-    path.write_bytes(archive.getbuffer())
-    return hashlib.sha256(archive.getbuffer()).hexdigest()
+    with path.open("wb") as file:
+        for part in itertools.chain.from_iterable(parts):
+            file.write(part)
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _member(name: str, size: int, parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a file of a tar."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o644
+    yield info.tobuf(tarfile.USTAR_FORMAT)
+    yield from parts
+    yield b"\0" * (-size % _SECTOR)
 
 
 def _elements(item: dict[str, str]) -> str:
@@ -141,7 +158,8 @@ def _disk(capacity: int, data: int, seed: bytes) -> Iterator[bytes]:
     for first in range(0, grains, _TABLE_ENTRIES):
         entries = [0] * _TABLE_ENTRIES
         for number in range(first, min(first + _TABLE_ENTRIES, -(-data // _GRAIN))):
-            block = zlib.compress(hashlib.shake_128(seed + number.to_bytes(8, "big")).digest(_GRAIN), 1)
+            # Random data cannot be compressed, so that no time is spent on it.
+            block = zlib.compress(hashlib.shake_128(seed + number.to_bytes(8, "big")).digest(_GRAIN), 0)
             part = _padded(struct.pack("<QI", number * 128, len(block)) + block)
             yield part
             entries[number - first] = position

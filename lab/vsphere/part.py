@@ -67,9 +67,12 @@ class VSphere(LabPart):
         "unavailable": "all requests are answered with HTTP 503",
     }
     settings = {
-        "api-version": Setting("8.0.3.0", "version of the API, after a restart", ("7.0.3.0", "8.0.3.0", "9.0.0.0")),
+        "api-version": Setting(
+            "8.0.3.0", "version of the API, after a restart", ("7.0.3.0", "8.0.2.0", "8.0.3.0", "9.0.0.0")
+        ),
         "lease-seconds": Setting("300", "seconds until an import without progress ends"),
         "reboot-seconds": Setting("1", "seconds that the reboot of a host takes"),
+        "mig-by-api": Setting("true", "whether MIG can be configured over the API", ("true", "false")),
     }
 
     def build(self, lab: Lab) -> None:

@@ -138,6 +138,25 @@ options:
     description:
       - Size of the 64-bit MMIO space in GiB, a power of two. The default is twice the memory of the physical GPU, rounded up to a power of two, for each vGPU.
     type: int
+  machines: &machines
+    description:
+      - Number of machines that are cloned from the template. The module fails if those that do not run yet do not fit on the hosts beside what runs there.
+        If it is not set, this is not checked.
+    type: int
+  max_machines: &max_machines
+    description:
+      - Largest number of machines, which an autoscaler may reach. The module fails if idle hosts cannot run as many, and warns if they cannot run those of all
+        templates at the same time.
+    type: int
+  recreate: &recreate
+    description: Whether existing machines are replaced if the template changes. The new ones are created first, so that they must fit beside the old ones.
+    type: bool
+    default: false
+  driver_version: &driver_version
+    description:
+      - Version of the vGPU driver in the machines. The module fails if a host's vGPU manager does not support it. This needs one request for each host, and the
+        privilege C(Host.Config.Image).
+    type: str
   url: &url
     description: URL of the OVA. Without O(url) and O(path), the OVA of the release of the cluster in O(kubernetes) is used. Requires O(checksum).
     type: str
@@ -170,6 +189,10 @@ options:
       resource_pool: *resource_pool
       folder: *folder
       mmio_gib: *mmio_gib
+      machines: *machines
+      max_machines: *max_machines
+      recreate: *recreate
+      driver_version: *driver_version
       url: *url
       path: *path
       checksum: *checksum

@@ -69,11 +69,12 @@ _OF_NO_ROLE = (
         "gpu_plan",
         "gpu_autoscaling_result",
         "gpu_nodegroups_result",
+        "gpu_vsphere_hosts_result",
         "gpu_vsphere_templates_result",
         "gpu_operator_policy",
     ),
     # The statistics of a run, which AWX passes to the next job of a workflow as extra variables.
-    *("gpu_licensing_summary", "gpu_report_summary", "gpu_validation_summary"),
+    *("gpu_licensing_summary", "gpu_report_summary", "gpu_validation_summary", "gpu_vsphere_hosts_summary"),
 )
 # The similarity of two names with eight characters that differ in one character.
 _SIMILARITY = 0.85
@@ -82,7 +83,8 @@ _SELECTIONS = ("pool_names", "node_names", "label_selectors", "node_counts")
 _SIMILARITY_OF_SELECTIONS = 0.94
 # A misspelled required variable is not set, so an unset variable is the most likely of several similar names.
 _REQUIRED = ("gpu_cluster", "gpu_pools")
-# The variables of the playbooks scale and delete_nodegroups, which also set the last one. Other playbooks would ignore the others, and change all pools.
+# The variables of the playbooks scale, delete_nodegroups and templates_refresh, which also set the last one. Other playbooks would ignore the others, and
+# change all pools.
 _OF_ONE_PLAYBOOK = ("gpu_pool", "gpu_node_count")
 _IS_READ = "__gpu_pool_is_read"
 # The minimum similarity of a suggestion for a reserved name.
@@ -96,8 +98,8 @@ def misspelled_variables(names: t.Iterable[str]) -> list[str]:
     unset = [name for name in _REQUIRED if name not in names]
     meanings = {name: _meant(name, unset) for name in names if name != _IS_READ}
     return [
-        f"{name}: only the playbooks scale and delete_nodegroups read this variable. Select pools with gpu_sharing_pool_names (share, reset, repair) or "
-        "gpu_nodegroups_pool_names (nodegroups)."
+        f"{name}: only the playbooks scale, delete_nodegroups and templates_refresh read this variable. Select pools with gpu_sharing_pool_names (share, "
+        "reset, repair) or gpu_nodegroups_pool_names (nodegroups)."
         for name in ignored
     ] + [
         f"{name}: the collection does not read this variable; {meant} Correct its name, or rename your own variable"

@@ -112,6 +112,7 @@ from ..module_utils.catalog.openshift import (
     BOOT_IMAGES_SINCE,
     MACHINE_CONFIGURATION_API,
     MACHINE_CONFIGURATION_PATH,
+    NAMESPACE_OPTION,
     machine_sets_path,
 )
 from ..module_utils.clouds.boot_images import (
@@ -126,7 +127,6 @@ from ..module_utils.clouds.boot_images import (
     upgrade_warning,
 )
 from ..module_utils.clouds.machineset_groups import MachineApi
-from ..module_utils.clouds.machinesets import NAMESPACE
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.messages import diff_of, quote
 from ..module_utils.core.module import ArgumentSpec
@@ -141,7 +141,7 @@ if t.TYPE_CHECKING:
     from ..module_utils.catalog.releases import Release
 
 _SPEC: ArgumentSpec = {
-    **NAMESPACE,
+    **NAMESPACE_OPTION,
     "names": {"type": "list", "elements": "str", "default": []},
     "narrow": {"type": "bool", "default": False},
 }

@@ -235,9 +235,20 @@ def _images(module: DriverImageModule) -> list[DriverImage]:
         raise InvalidOptions(problems)
     systems = NodeSystems(params["operating_systems"], plan.pools, lambda: module.client.list(NODES))
     versions = params["operator_versions"] or _operator_versions(module)
-    images, problems = desired_images(
+    images, problems, unknown = desired_images(
         plan, systems.of_pool, versions, allow_public_registry=params["allow_public_registry"]
     )
+    if unknown and module.check_mode:
+        module.warn(
+            f"The driver images of {join_words(unknown)} are not predicted: their tags contain the operating system of the nodes, which is known when NFD "
+            "has labeled them"
+        )
+    else:
+        problems += [
+            f"Pool {name}: the operating system of its nodes is not known yet, because NFD has not labeled any of them. Set "
+            "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]"
+            for name in unknown
+        ]
     if images and not versions:
         problems.append(
             "operator_versions: is missing; the variables declare no release of the GPU operator, so the tags of the images are not known"

@@ -21,8 +21,8 @@ description:
     the MachineSet from zero nodes are written for all releases of OpenShift.
   - Before the first change, the module validates all declarations, and the API server validates all changes in a dry run. In check mode, the module stops after
     this validation.
-  - A change to the machine settings applies only to new Machines. If existing Machines have different settings, the module shows a warning or, with
-    O(recreate), replaces the node group.
+  - A change to the machine settings applies only to new Machines. If existing Machines have different settings, the module shows a warning. With
+    O(replace_outdated), it replaces these Machines, some at a time; with O(recreate), it replaces the node group, which needs room for all Machines twice.
 extends_documentation_fragment:
   - accel.gpu.kube
   - accel.gpu.machineset
@@ -33,6 +33,30 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.mutating
   - accel.gpu.attributes.progress
+options:
+  replace_outdated:
+    description:
+      - Whether Machines whose settings differ from those of new Machines are replaced in their MachineSet, after all other changes, instead of a replacement
+        of the node group (O(recreate)). Requires O(confirm), because the pods on their nodes are evicted.
+      - The Machines of a pool are replaced in batches. A batch is drained, and the MachineSet is scaled down by its Machines and, once they are gone, up
+        again. Then the module waits until the new Machines are running, and their nodes are ready and offer GPUs if those of the batch did. If a new
+        Machine does not start, no further node is drained.
+      - Machines without a node come first. A Machine that has the present settings is never replaced, so a run after a killed one continues.
+    type: bool
+    default: false
+  surge:
+    description:
+      - With O(replace_outdated), whether each batch begins with the new Machines, and the old ones are drained once the new nodes are ready. This needs free
+        GPUs, licenses and quota for a batch. If an additional Machine does not start, it is removed, and the module fails without a drain.
+      - Not possible for Machines whose number an autoscaler chooses.
+    type: bool
+    default: false
+  rollouts:
+    description:
+      - The pace of O(replace_outdated) by the name of the pool, which is the label C(accel.gpu/pool) in O(node_labels). The keys are those of a pool's
+        C(rollout), of which C(max_unavailable), C(order) and C(limit) are used. By default, one Machine of a pool is replaced at a time.
+    type: dict
+    default: {}
 notes:
   - Nodes are drained before their Machines are removed by a scale-down, a replacement or a deletion. Machines without a node are removed first.
   - If the Machine API does not create a Machine, or its node does not join, the error message contains the reason that the Machine reports and the remedy.
@@ -120,6 +144,23 @@ nodegroups:
         adopted_nodes: {description: 'Nodes that did not register with the label of the pool, because their Machines are older than the declaration.',
           type: list, elements: str, returned: if there are any, sample: [prod-7x2kd-gpu-a-x7k2p]}
         failure: {description: The reason why the group failed., type: str, returned: if the group failed, sample: The quota is exceeded.}
+rollouts:
+  description: The Machines that were replaced or, in check mode, would be replaced, by pool.
+  returned: with O(replace_outdated)
+  type: dict
+  contains:
+    POOL:
+      description: 'The entry for one pool. The key is the name of the pool.'
+      type: dict
+      returned: if any of its Machines is outdated
+      contains:
+        batches:
+          description: The batches in their order, each a list of Machines with the keys C(name) and C(node).
+          type: list
+          elements: list
+          returned: always
+          sample: [[{name: vdi-a-x7k2p, node: vdi-a-x7k2p}]]
+        remaining: {description: 'Machines that are still outdated, because of C(limit) or a failure.', type: list, elements: str, returned: always, sample: []}
 nodegroup:
   description: The group that O(name) selects, with the same keys as an entry of RV(nodegroups).
   returned: with O(name)
@@ -145,23 +186,29 @@ details:
   sample: {problems: ["Node group train: like: MachineSet prod-worker-a does not exist."]}
 """
 
+import contextlib
 import functools
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
+from ..module_utils.clouds.machine_rollout import MachineRollout, rollout_settings, with_rollouts
 from ..module_utils.clouds.machineset_groups import MachineApi, MachineSetProvider, ask_vcenter
-from ..module_utils.clouds.machinesets import FIELDS, NAMESPACE
+from ..module_utils.clouds.machinesets import FIELDS
+from ..module_utils.core.errors import InvalidOptions, PartialFailure
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.licensing.container import LicenseReturn
-from ..module_utils.nodegroups.module import DRAIN, NodeDrainingModule, reconcile_nodegroups
+from ..module_utils.nodegroups.module import DRAIN, NodeDrainingModule, reconcile_nodegroups, reconcile_options
 from ..module_utils.vsphere.connection import VCENTER
 
 if t.TYPE_CHECKING:
+    from ..module_utils.clouds.machine_rollout import PoolRollout
     from ..module_utils.kube.client import Client
+    from ..module_utils.nodegroups.spec import NodeGroupSpec
     from ..module_utils.nodes.drain import NodeRemoval
 
 _SPEC: ArgumentSpec = {
-    **NAMESPACE,
+    **NAMESPACE_OPTION,
     **DRAIN,
     **VCENTER,
     **FIELDS.argument_spec,
@@ -170,6 +217,9 @@ _SPEC: ArgumentSpec = {
     "wait_sleep": {"type": "int", "default": 5},
     "force": {"type": "bool", "default": True},
     "declared_names": {"type": "list", "elements": "str"},
+    "replace_outdated": {"type": "bool", "default": False},
+    "surge": {"type": "bool", "default": False},
+    "rollouts": {"type": "dict", "default": {}},
 }
 
 
@@ -184,17 +234,55 @@ class MachineSetModule(GpuModule, NodeDrainingModule):
 def work(module: MachineSetModule) -> dict[str, t.Any]:
     """Choose the MachineSets to copy, and reconcile the groups."""
     params = module.params
+    replaces = params["replace_outdated"]
+    settings = rollout_settings(params["rollouts"])
+    if replaces and not params["wait"]:
+        raise InvalidOptions(["wait: replace_outdated waits for each new machine; set wait: true"])
+    api = MachineApi(module.client, params["namespace"])
     provider = MachineSetProvider(
-        MachineApi(module.client, params["namespace"]),
+        api,
         change_foreign=params["force"],
         start_failures=functools.partial(ask_vcenter, module),
+        report=module.progress.report,
+        waits=params["wait"],
     )
-    specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"])
+    specs = provider.specs_of(FIELDS.declared_groups(params), params["declared_names"], replaces_outdated=replaces)
     try:
-        return reconcile_nodegroups(module, provider, specs)
+        if not replaces or module.drainer is None:
+            return reconcile_nodegroups(module, provider, specs)
+        options = reconcile_options(params)
+        rollout = MachineRollout(api, provider, module.drainer, options, module.progress, params["surge"])
+        return replace_machines(module, rollout, rollout.plan(settings), provider, specs)
     finally:
         for text in provider.warnings:
             module.warn(text)
+
+
+def replace_machines(
+    module: MachineSetModule,
+    rollout: MachineRollout,
+    planned: t.Sequence[PoolRollout],
+    provider: MachineSetProvider,
+    specs: t.Sequence[NodeGroupSpec],
+) -> dict[str, t.Any]:
+    """Reconcile the groups, and then replace the outdated Machines in them."""
+    machines = [machine for each in planned for machine in each.machines]
+    if machines:
+        name = module.name_to_confirm()
+        module.require_confirmation(
+            f"This replaces {len(machines)} machine(s){f' of cluster {name}' if name else ''}, and evicts the pods on their nodes: "
+            f"{', '.join(map(str, machines))}."
+        )
+    replaces = bool(machines) and not module.check_mode
+    with rollout.drainer.lease.held() if replaces else contextlib.nullcontext():
+        result = with_rollouts(reconcile_nodegroups(module, provider, specs), planned)
+        if replaces:
+            try:
+                rollout.run(planned)
+            except PartialFailure as error:
+                error.partial = {**result, **error.partial}
+                raise
+    return result
 
 
 def main() -> None:

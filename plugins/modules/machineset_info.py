@@ -120,13 +120,13 @@ details:
 import functools
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.clouds.machineset_groups import MachineApi, ask_vcenter, machinesets_info
-from ..module_utils.clouds.machinesets import NAMESPACE
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.module import GpuModule
 from ..module_utils.vsphere.connection import VCENTER
 
-_SPEC: ArgumentSpec = {**NAMESPACE, **VCENTER, "names": {"type": "list", "elements": "str"}}
+_SPEC: ArgumentSpec = {**NAMESPACE_OPTION, **VCENTER, "names": {"type": "list", "elements": "str"}}
 
 
 def work(module: GpuModule) -> dict[str, t.Any]:

@@ -154,7 +154,7 @@ def _cluster(module: VSphereModule, inventory: Inventory, cluster: Item) -> dict
                 "usable": host.usable,
                 "graphics_type": host.graphics_type,
                 "gpus": [{"name": gpu.name, "memory_gib": gpu.memory_gib} for gpu in host.gpus],
-                **({} if versions is None else {"vgpu_manager": versions[host.name]}),
+                **({} if versions is None else {"vgpu_manager": versions[host.name] or None}),
             }
             for host in hosts
         ],

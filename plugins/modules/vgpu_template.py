@@ -19,6 +19,8 @@ description:
   - A template is never changed. If the release, the OVA or the configuration changes, or if somebody has edited the template, the module builds a new one
     beside it under a new name, RV(templates.NAME.path). A template that this module has built for the cluster is deleted once it is superseded and neither a
     MachineSet nor a Machine that is being created names it. This requires O(kubernetes).
+  - Before it changes anything, the module fails if the machines cannot run on the hosts. It compares O(machines) and O(max_machines) with the GPUs of the hosts
+    and with the vGPUs that are in use, O(driver_version) with the vGPU managers, and O(feature_type) with the profiles.
   - The OVA is streamed to an ESXi host. It is not stored on the machine that runs the module. Its checksum is verified before vCenter completes the import.
 extends_documentation_fragment:
   - accel.gpu.vsphere
@@ -33,9 +35,28 @@ options:
     description:
       - V(absent) deletes all templates that this module has built with O(name) for the cluster in O(kubernetes), which is required. The module fails if one of
         them is in use.
+      - V(collected) only deletes the templates that are superseded and not in use.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, collected]
     default: present
+  names:
+    description:
+      - Names of the templates in O(templates) that are built. The machines of the others are only counted when the module checks whether all machines fit. By
+        default, all templates are built.
+    type: list
+    elements: str
+  feature_type:
+    description:
+      - C(FeatureType) in the license configuration of the nodes. The module fails if the types of their vGPUs get no license from it. See
+        O(accel.gpu.license#module:feature_type).
+    type: int
+  released:
+    description:
+      - Users that a task before this one takes away from the superseded templates, with the words of RV(templates.NAME.in_use). Only check mode with
+        O(state=collected) reads this option, to predict which templates the run deletes.
+    type: list
+    elements: str
+    default: []
   wait_timeout:
     description: Seconds to wait for each task of vCenter. Uploads have no time limit while data is sent.
     type: int
@@ -98,22 +119,22 @@ templates:
       returned: always
       contains:
         action: {description: 'V(create), V(update) (made a template again), V(delete) or V(none).', type: str, returned: always, sample: none}
-        name: {description: Name of the template in vCenter., type: str, returned: with O(state=present), sample: vdi-a-418.94.202501221327-0-3fa0c1}
+        name: {description: Name of the template in vCenter., type: str, returned: unless O(state=absent), sample: vdi-a-418.94.202501221327-0-3fa0c1}
         path:
           description: Inventory path of the template, for the field C(template) of MachineSets.
           type: str
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           sample: /DC1/vm/accel-gpu/vdi-a-418.94.202501221327-0-3fa0c1
-        release: {description: Release of RHCOS., type: str, returned: with O(state=present), sample: 418.94.202501221327-0}
+        release: {description: Release of RHCOS., type: str, returned: unless O(state=absent), sample: 418.94.202501221327-0}
         sha256:
           description: SHA-256 of the OVA.
           type: str
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           sample: 9b1d3c3b7f0b0c9e6f2a1d4c5e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f
         configuration: &configuration
           description: The configuration of the template's virtual machine.
           type: dict
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           contains:
             profile: {description: The vGPU profile., type: str, returned: always, sample: grid_a100-10c}
             count: {description: Number of vGPUs., type: int, returned: always, sample: 1}
@@ -126,12 +147,12 @@ templates:
           description: Paths of older templates of this name.
           type: list
           elements: str
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           sample: []
         in_use:
           description: The users of each older template that is in use, by path.
           type: dict
-          returned: with O(state=present)
+          returned: unless O(state=absent)
           contains:
             PATH: {description: The users of the template with this path., type: list, elements: str, returned: if it is in use, sample: [MachineSet vdi]}
 vcenter:
@@ -144,8 +165,9 @@ vcenter:
 code:
   description:
     - The reason for the failure.
-    - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, or the user lacks privileges. V(ova) - the OVA cannot be read or uploaded, or
-      has another checksum. V(login) - vCenter does not accept the user name and the password. V(connection) - no usable credentials, or pyvmomi is missing.
+    - V(not_confirmed) - see O(confirm). V(invalid) - errors in the options, the machines cannot run, or the user lacks privileges.
+      V(ova) - the OVA cannot be read or uploaded, or has another checksum. V(login) - vCenter does not accept the user name and the password.
+      V(connection) - no usable credentials, or pyvmomi is missing.
       V(unreachable) - vCenter does not respond. V(timeout) - see O(wait_timeout). V(in_use) - a template that should be deleted is in use. V(mismatch) -
       vCenter has not stored all settings. V(partial) - some templates could not be built. V(wrong_cluster) - O(kubernetes) points to a different cluster.
       V(lease_held) - another run holds the Lease. V(lease_lost) - this run lost it. Otherwise, the HTTP status that corresponds to the fault of vCenter.
@@ -164,29 +186,36 @@ import contextlib
 import functools
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.core.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
 from ..module_utils.core.messages import abbreviate, diff_of, join_words
 from ..module_utils.core.module import CONFIRM, ArgumentSpec
 from ..module_utils.core.waits import run_bounded
+from ..module_utils.vsphere.capacity import check
 from ..module_utils.vsphere.inventory import Inventory
-from ..module_utils.vsphere.module import KUBERNETES, NAMESPACE, TEMPLATES, VSphereModule
+from ..module_utils.vsphere.module import KUBERNETES, TEMPLATES, VSphereModule
 from ..module_utils.vsphere.ova import open_ova
 from ..module_utils.vsphere.templates import (
     Template,
     TemplateBuilder,
     TemplatePlan,
     TemplateRequest,
+    deletion_problems,
     folders_named,
+    in_other_folders,
     is_deletable,
+    other_folder_text,
     own_templates,
     plan_templates,
     privilege_problems,
+    read_fingerprinted,
     read_templates,
     resolve,
 )
 
 # The number of simultaneous imports; each occupies one connection to an ESXi host.
 _PARALLEL = 2
+_LACKING = "The user of vCenter lacks privileges:"
 
 
 class TemplateInUse(ModuleFailure):
@@ -197,30 +226,85 @@ class TemplateInUse(ModuleFailure):
 
 def work(module: VSphereModule) -> dict[str, t.Any]:
     """Build or delete templates."""
-    return _delete(module) if module.params["state"] == "absent" else _build(module)
+    works = {"present": _build, "absent": _delete, "collected": _collect}
+    return works[module.params["state"]](module)
 
 
 def _build(module: VSphereModule) -> dict[str, t.Any]:
     """Compare the templates with the declarations, and make what is missing."""
     requests = module.requests()
+    if unknown := sorted(set(module.params["names"] or ()) - {request.name for request in requests}):
+        raise InvalidOptions(
+            [f"names: {join_words(unknown)} is not the name of a template; correct it, or declare the template"]
+        )
     inventory, plans = _plans(module, requests)
+    assessment = check(inventory, plans, _owner(module), module.params["feature_type"])
+    if assessment.problems:
+        raise InvalidOptions(assessment.problems, "The declared machines cannot run on the hosts:")
+    for text in assessment.warnings:
+        module.warn(text)
+    plans = _selected(module, plans)
     for plan in plans:
         _warn(module, plan)
     _warn_of_release(module, plans)
+    _warn_of_other_folders(module, inventory, plans)
     if problems := privilege_problems(module.center, inventory, plans):
-        raise InvalidOptions(problems, "The user of vCenter lacks privileges:")
+        raise InvalidOptions(problems, _LACKING)
     if any(plan.changes for plan in plans) and not module.check_mode:
         with _locked(module):
             # Another run may have changed the templates while this run waited for the Lease.
             inventory, plans = _plans(module, requests)
+            plans = _selected(module, plans)
             result = _result(module, plans)
             _apply(module, inventory, plans, result)
             return result
     return _result(module, plans)
 
 
-def _plans(module: VSphereModule, requests: t.Sequence[TemplateRequest]) -> tuple[Inventory, list[TemplatePlan]]:
-    """What to do for each template in the present state of vCenter."""
+def _collect(module: VSphereModule) -> dict[str, t.Any]:
+    """Delete the templates that are superseded and not in use."""
+    requests, predicts = module.requests(), module.check_mode
+    released = module.params["released"] if predicts else []
+    plans = _plans(module, requests, released, are_built=bool(released))[1]
+    if any(plan.collected for plan in plans) and not predicts:
+        with _locked(module):
+            plans = _plans(module, requests)[1]
+            builder = _builder(module)
+            for plan in plans:
+                plan.collected[:] = [template for template in plan.collected if _collects(module, builder, template)]
+    results = {
+        plan.resolved.request.name: {
+            **plan.to_result(),
+            "action": "delete" if plan.collected else "none",
+            "removed": [template.path for template in plan.collected],
+        }
+        for plan in plans
+    }
+    before = {template.path: dict(template.actual) for plan in plans for template in plan.collected}
+    diff = diff_of(before, {}, "templates")
+    return {"changed": bool(before), "templates": results, "vcenter": _address(module), "diff": diff}
+
+
+def _collects(module: VSphereModule, builder: TemplateBuilder, template: Template) -> bool:
+    """Delete a template that was planned to be deleted, and return whether it was deleted.
+
+    A MachineSet may have been created since the plan; every other run waits for the Lease.
+    """
+    if users := _users_of(module)(template):
+        module.warn(f"{template.path} is kept, because {join_words(users)} uses it now.")
+        return False
+    builder.delete(template)
+    return True
+
+
+def _plans(
+    module: VSphereModule,
+    requests: t.Sequence[TemplateRequest],
+    released: t.Collection[str] = (),
+    *,
+    are_built: bool = False,
+) -> tuple[Inventory, list[TemplatePlan]]:
+    """What to do for each template in the present state of vCenter. released: users that do not count. are_built: see plan_templates()."""
     openshift = module.openshift
     inventory = Inventory.read(module.center)
     resolved = resolve(inventory, requests)
@@ -228,9 +312,17 @@ def _plans(module: VSphereModule, requests: t.Sequence[TemplateRequest]) -> tupl
     used = functools.cache(openshift.templates_in_use) if openshift else dict
 
     def users_of(template: Template) -> list[str] | None:
-        return openshift.users_of(used(), template) if openshift else None
+        if openshift is None:
+            return None
+        return [user for user in openshift.users_of(used(), template) if user not in released]
 
-    return inventory, plan_templates(resolved, templates, _owner(module), users_of)
+    return inventory, plan_templates(resolved, templates, _owner(module), users_of, are_built=are_built)
+
+
+def _selected(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> list[TemplatePlan]:
+    """The plans of the templates that this run builds."""
+    names = module.params["names"]
+    return [plan for plan in plans if not names or plan.resolved.request.name in names]
 
 
 def _result(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
@@ -311,6 +403,17 @@ def _warn_of_release(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> 
             )
 
 
+def _warn_of_other_folders(module: VSphereModule, inventory: Inventory, plans: t.Sequence[TemplatePlan]) -> None:
+    """Warn of the cluster's templates in another folder, if a new one is built: the declared folder may have changed."""
+    if all(plan.current for plan in plans):
+        return
+    declared = {(_owner(module), plan.resolved.request.name) for plan in plans}
+    folders = {plan.resolved.folder_path for plan in plans}
+    for path, fingerprint in in_other_folders(read_fingerprinted(module.center), inventory, folders):
+        if (fingerprint.cluster, fingerprint.name) in declared:
+            module.warn(f"Template {fingerprint.name}: {other_folder_text(path)}")
+
+
 def _diff(plans: t.Sequence[TemplatePlan]) -> dict[str, t.Any]:
     before: dict[str, t.Any] = {}
     after: dict[str, t.Any] = {}
@@ -337,12 +440,8 @@ def _apply(
         for template in plan.unfinished:
             builder.delete(template)
         for template in plan.collected:
-            # A MachineSet may have been created since the plan; every other run waits for the Lease.
-            if users := _users_of(module)(template):
-                module.warn(f"{template.path} is kept, because {join_words(users)} uses it now.")
+            if not _collects(module, builder, template):
                 results[plan.resolved.request.name]["removed"].remove(template.path)
-            else:
-                builder.delete(template)
         if plan.current is not None and not plan.current.is_template:
             builder.mark(plan.current)
     new = [plan for plan in plans if plan.current is None]
@@ -423,6 +522,9 @@ def _deletable(module: VSphereModule) -> dict[str, list[Template]]:
                 module.warn(
                     f"{template.path} is kept, because it is no template anymore or has a snapshot. Delete it in vCenter if it is not needed."
                 )
+    used = {template.path.rpartition("/")[0] for each in deletable.values() for template in each}
+    if problems := deletion_problems(module.center, inventory, [folders[path] for path in sorted(used)]):
+        raise InvalidOptions(problems, _LACKING)
     return deletable
 
 
@@ -439,9 +541,12 @@ def main() -> None:
     spec: ArgumentSpec = {
         **TEMPLATES,
         **KUBERNETES,
-        **NAMESPACE,
+        **NAMESPACE_OPTION,
         **CONFIRM,
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "names": {"type": "list", "elements": "str"},
+        "feature_type": {"type": "int"},
+        "state": {"type": "str", "choices": ["present", "absent", "collected"], "default": "present"},
+        "released": {"type": "list", "elements": "str", "default": []},
         "wait_timeout": {"type": "int", "default": 600},
     }
     VSphereModule(spec, mutually_exclusive=[("name", "templates")], required_one_of=[("name", "templates")]).run(work)

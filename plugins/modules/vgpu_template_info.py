@@ -34,7 +34,9 @@ options:
     type: str
     default: openshift-machine-api
   clones:
-    description: Whether to find the virtual machines that were cloned from each template, for which all virtual machines are read.
+    description:
+      - Whether to find the virtual machines that were cloned from each template, for which all virtual machines are read. With O(kubernetes), the module then
+        also warns about templates of the cluster in other folders than O(folder), where no run sees them.
     type: bool
     default: true
 seealso:
@@ -133,26 +135,40 @@ details:
 
 import typing as t
 
+from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.kube.connection_options import CONNECTION
 from ..module_utils.vsphere.inventory import Inventory
-from ..module_utils.vsphere.module import NAMESPACE, VSphereModule
-from ..module_utils.vsphere.templates import Template, clones_of, folders_named, read_templates
+from ..module_utils.vsphere.module import VSphereModule
+from ..module_utils.vsphere.templates import (
+    Template,
+    clones_of,
+    folders_named,
+    in_other_folders,
+    other_folder_text,
+    read_fingerprinted,
+    read_templates,
+)
 
 
 def work(module: VSphereModule) -> dict[str, t.Any]:
     """Read the templates and their users."""
     params, openshift = module.params, module.openshift
     inventory = Inventory.read(module.center)
+    folders = folders_named(inventory, params["folder"])
     templates = [
         template
-        for template in read_templates(module.center, folders_named(inventory, params["folder"]))
+        for template in read_templates(module.center, folders)
         if template.is_own and (params["names"] is None or _declared(template) in params["names"])
     ]
     used = openshift.templates_in_use() if openshift else {}
     release = openshift.source().release if openshift else ""
     owner = openshift.owner if openshift else ""
-    clones = clones_of(module.center) if params["clones"] and templates else {}
+    machines = read_fingerprinted(module.center) if params["clones"] else []
+    clones = clones_of(machines)
+    for path, other in in_other_folders(machines, inventory, folders):
+        if other.cluster == owner != "" and (params["names"] is None or other.name in params["names"]):
+            module.warn(f"Template {other.name}: {other_folder_text(path)}")
     results = []
     for template in templates:
         fingerprint = template.fingerprint
@@ -180,7 +196,7 @@ def main() -> None:
     """Run the module."""
     spec: ArgumentSpec = {
         "kubernetes": {"type": "dict", "options": CONNECTION},
-        **NAMESPACE,
+        **NAMESPACE_OPTION,
         "folder": {"type": "str", "default": "accel-gpu"},
         "names": {"type": "list", "elements": "str"},
         "clones": {"type": "bool", "default": True},

@@ -9,6 +9,7 @@ base, so that they contain only the drivers and a script.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -153,3 +154,10 @@ def remove_storage(storage: Path) -> None:
     """Remove the images of buildah's storage in this folder: without root, their layers belong to other users."""
     options = ("--root", storage, "--runroot", storage / "run", "--storage-driver", "vfs")
     run("buildah", *options, "rmi", "--all", "--force")
+
+
+if __name__ == "__main__":
+    given_folder, *given_versions = sys.argv[1:]
+    write_context(Path(given_folder, "gpu-driver-container"))
+    for given_version in given_versions:
+        write_installer(Path(given_folder, "guest-drivers"), given_version)

@@ -38,6 +38,7 @@ class VCenter:
     settings: Path
     users_file: Path
     calls_file: Path
+    requests_file: Path
     images_url: str = ""
     username: str = ADMINISTRATOR
     password: str = _PASSWORD
@@ -81,19 +82,28 @@ class VCenter:
         """Return the same vCenter for the limited user."""
         return replace(self, username=self.limited_username, password=self.limited_password)
 
-    def govc(self, *words: str, limit: float = 60) -> str:
-        """Return the output of a command of govc, which may take `limit` seconds."""
-        program = build.ensure(["govc"])["govc"] / "bin" / "govc"
-        environment = os.environ | {
+    @property
+    def govc_program(self) -> Path:
+        """Return the path of govc."""
+        return Path(build.ensure(["govc"])["govc"] / "bin" / "govc")
+
+    @property
+    def govc_environment(self) -> dict[str, str]:
+        """Return the environment of govc."""
+        return os.environ | {
             "GOVC_URL": f"https://{self.host}:{self.port}/sdk",
             "GOVC_USERNAME": self.username,
             "GOVC_PASSWORD": self.password,
             "GOVC_TLS_CA_CERTS": str(self.ca),
             "GOVC_PERSIST_SESSION": "false",
         }
+
+    def govc(self, *words: str, limit: float = 60) -> str:
+        """Return the output of a command of govc, which may take `limit` seconds."""
+        command = [str(self.govc_program), *words]
         try:
             done = subprocess.run(
-                [program, *words], env=environment, capture_output=True, text=True, check=False, timeout=limit
+                command, env=self.govc_environment, capture_output=True, text=True, check=False, timeout=limit
             )
         except subprocess.TimeoutExpired as error:
             raise GovcError(str(error)) from None
@@ -125,7 +135,7 @@ def start_vcenter(
 ) -> Iterator[VCenter]:
     """Run a vCenter with its files in `folder`; the default objects and users are those of the lab's vCenter.
 
-    The API's version is 7.0.3.0, 8.0.3.0 or 9.0.0.0. `state` is a file that keeps the virtual machines for the next start,
+    The API's version is 7.0.3.0, 8.0.2.0, 8.0.3.0 or 9.0.0.0. `state` is a file that keeps the virtual machines for the next start,
     `images` a folder whose files `images_url` serves.
     """
     program = build.ensure(["vcsim"])["vcsim"] / "bin" / "vcsim"
@@ -133,7 +143,7 @@ def start_vcenter(
     clouds.mkdir(parents=True, exist_ok=True)
     ca, server = folder / "vmca.crt", folder / "server"
     pki.create_authority(ca, "VMCA root", server)
-    files = {name: folder / name for name in ("inventory.json", "users.json", "calls.jsonl")}
+    files = {name: folder / name for name in ("inventory.json", "users.json", "calls.jsonl", "requests.jsonl")}
     settings = clouds / "switches.json"
     _write(files["inventory.json"], objects or inventory())
     _write(files["users.json"], accounts or users(_PASSWORD, _LIMITED_PASSWORD))
@@ -145,6 +155,7 @@ def start_vcenter(
         "users": files["users.json"],
         "settings": settings,
         "calls": files["calls.jsonl"],
+        "requests": files["requests.jsonl"],
         "state": state or "",
         "images": images or "",
         "images-listen": "127.0.0.1:0",
@@ -168,6 +179,7 @@ def start_vcenter(
             settings,
             files["users.json"],
             files["calls.jsonl"],
+            files["requests.jsonl"],
             images_url=f"http://{served[0]}" if served else "",
             process=process,
         )

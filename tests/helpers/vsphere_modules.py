@@ -11,7 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.accel.gpu.plugins.modules import vgpu_profile_info, vgpu_template, vgpu_template_info
+from ansible_collections.accel.gpu.plugins.modules import (
+    host_graphics,
+    vgpu_host_info,
+    vgpu_profile_info,
+    vgpu_template,
+    vgpu_template_info,
+)
 from lab.vsphere import ova
 from tests.helpers.modules import run_module
 from tests.helpers.vcenter import VCenter
@@ -22,10 +28,11 @@ RELEASE = "418.94.202501221327-0"
 FOLDER = "/DC1/vm/accel-gpu"
 # Exits without any clean-up after the given number of calls that change something, or once the given number of bytes was read for the upload.
 _KILLED = """
-import json, os, sys
+import importlib, json, os, sys
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere import client, ova
-from ansible_collections.accel.gpu.plugins.modules import vgpu_template
+from ansible_collections.accel.gpu.plugins import modules
 from tests.helpers.modules import run_module
+module = importlib.import_module(f"{modules.__name__}.{sys.argv.pop()}")
 after = int(sys.argv.pop())
 calls, change = 0, client.VCenter.change
 def counted(self, *args):
@@ -46,7 +53,7 @@ if after == 0:
         return data
     cut.blocks = 0
     ova.TarStream.read = cut
-print(run_module(vgpu_template.main, json.load(sys.stdin)))
+print(run_module(module.main, json.load(sys.stdin)))
 """
 
 
@@ -81,10 +88,10 @@ class Site:
         """The result of vgpu_template."""
         return run_module(vgpu_template.main, {**self.connection, **self.options, **options}, check=check, diff=True)
 
-    def templates(self, *entries: Object, check: bool = False) -> Object:
+    def templates(self, *entries: Object, check: bool = False, **options: Any) -> Object:
         """The result of vgpu_template with several templates."""
-        listed = [{**self.options, **entry} for entry in entries]
-        return run_module(vgpu_template.main, {**self.connection, "templates": listed}, check=check, diff=True)
+        listed = {"templates": [{**self.options, **entry} for entry in entries], **options}
+        return run_module(vgpu_template.main, {**self.connection, **listed}, check=check, diff=True)
 
     def info(self, **options: Any) -> list[Object]:
         """The templates of vgpu_template_info."""
@@ -96,11 +103,23 @@ class Site:
         """The result of vgpu_profile_info."""
         return run_module(vgpu_profile_info.main, {**self.connection, **options})
 
+    def graphics(self, *, check: bool = False, **options: Any) -> Object:
+        """The result of host_graphics."""
+        return run_module(host_graphics.main, {**self.connection, **options}, check=check, diff=True)
+
+    def checklist(self, **options: Any) -> Object:
+        """The result of vgpu_host_info."""
+        return run_module(vgpu_host_info.main, {**self.connection, **options})
+
     def killed(self, after: int, **options: Any) -> None:
         """Run vgpu_template in a process that dies after this number of changing calls; 0: in the middle of the upload."""
+        self.kill("vgpu_template", after, **{**self.options, **options})
+
+    def kill(self, module: str, after: int, **options: Any) -> None:
+        """Run a module in a process that dies after this number of changing calls."""
         done = subprocess.run(
-            [sys.executable, "-c", _KILLED, str(after)],
-            input=json.dumps({**self.connection, **self.options, **options}),
+            [sys.executable, "-c", _KILLED, str(after), module],
+            input=json.dumps({**self.connection, **options}),
             env={**os.environ, "PYTHONPATH": f"{REPO / 'build'}:{REPO}"},
             capture_output=True,
             text=True,

@@ -28,6 +28,7 @@ OTHER_LABS: dict[str, dict[str, Any]] = {
     "driver_image": {"parts": ("registry",)},
     "licensing": {"options": ("--fleet", str(REPO / "tests" / "integration" / "licensing" / "small_fleet.yaml"))},
     "mirror": {"parts": ("registry",)},
+    "vsphere_hosts": {"options": ("--openshift", "--platform", "VSphere")},
     "vsphere_templates": {"options": ("--openshift", "--platform", "VSphere")},
 }
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench` on a few nodes and node groups: its measurements are complete, and its limits on requests are met."""
+"""`make bench` on a few nodes, node groups and templates: its measurements are complete, and its limits on requests are met."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tests.performance.bench.groups import CONSTANT_REQUESTS, NodeGroupBenchmark
 from tests.performance.bench.page import page
 from tests.performance.bench.results import all_runs
 from tests.performance.bench.sharing import SharingBenchmark
+from tests.performance.bench.vsphere import LAB_OPTIONS, VSphereBenchmark
 
 NODES, GROUPS, CLUSTERS = 5, 3, 2
 
@@ -60,6 +61,23 @@ def test_on_openshift_with_a_few_machinesets(tmp_path: Path) -> None:
     assert all(run.module_seconds and run.module_seconds < run.seconds for run in runs)
     assert {"accel.gpu.machineset", "accel.gpu.olm_subscription", "accel.gpu.gpu_info"} <= set(runs[0].modules)
     assert f"| site, nothing to change, OpenShift with {GROUPS} MachineSets | {NODES} nodes |" in written
+
+
+@pytest.mark.usual(120)
+def test_on_vsphere_with_small_images_and_a_few_templates(tmp_path: Path) -> None:
+    build_lab("kube", *OPENSHIFT, "vsphere")
+    with own_lab("bench", options=LAB_OPTIONS) as lab:
+        benchmark = VSphereBenchmark(lab, tmp_path, 1, print)
+        uploads = benchmark.uploads((16, 64))
+        templates, profiles = benchmark.unchanged(2, 4)
+        machines = benchmark.machines(1)
+        written = page(environment(lab, 1, 0.0), [*uploads, templates, profiles, machines])
+    # Neither the duration nor the buffers of such small images are those of large ones.
+    assert [limit for row in uploads for limit in row.missed if limit.name == "MiB"] == []
+    assert [templates.missed, profiles.missed, machines.missed] == [(), (), ()]
+    assert 0 < max(run.requests for run in all_runs(templates.own_runs)) <= 12
+    assert max(run.requests for run in all_runs(profiles.own_runs)) > 4
+    assert "| new MachineSet on vSphere | 1 machines |" in written
 
 
 @pytest.mark.usual(200)

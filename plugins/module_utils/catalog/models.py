@@ -14,11 +14,9 @@ import typing as t
 
 from . import mig
 from .names import MIG_INFIX, MPS_MODE, SHARED_SUFFIX, TIME_SLICING_MODE
+from .vgpu import vgpu_type
 
 # NVIDIA's GPU models with their names in gpu-feature-discovery and the driver, and the lookup of models by the names that users write.
-
-# The end of a vGPU type, such as A100-10C, A100-1-5CME or T4-1B4: the size of the frame buffer in GiB, and the series.
-_VGPU_TYPE = re.compile(r"-([0-9]+)[QCBA](?:ME|4)?$")
 
 # The compute capability of the first GPUs that the open kernel modules support (Turing). Blackwell and Grace Hopper require these modules (NVIDIA's
 # developer blog, "NVIDIA Transitions Fully Towards Open-Source GPU Kernel Modules").
@@ -243,8 +241,8 @@ def vgpu_memory_mib(product: str) -> int | None:
     """The frame buffer of a vGPU by GFD's product name, which is its vGPU type and ends with the size in GiB (0 stands for 512 MiB), such as GRID-A100-10C or
     NVIDIA-A16-4Q; None for any other product.
     """
-    match = _VGPU_TYPE.search(bare_product(product))
-    return (int(match[1]) * 1024 or 512) if match else None
+    known = vgpu_type(bare_product(product))
+    return int(known.size_gib * 1024) if known else None
 
 
 @functools.lru_cache(maxsize=1)

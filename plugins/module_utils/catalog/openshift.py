@@ -78,6 +78,8 @@ PACKAGES: t.Mapping[str, OlmPackage] = {"operator": OPERATOR, "nfd": NFD}
 
 MACHINE_API_VERSION = "machine.openshift.io/v1beta1"
 MACHINE_API_NAMESPACE = "openshift-machine-api"
+# The option of modules that read MachineSets.
+NAMESPACE_OPTION: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default": MACHINE_API_NAMESPACE}}
 MACHINE_API_PATH = f"/apis/{MACHINE_API_VERSION}"
 CLUSTER_VERSION_PATH = "/apis/config.openshift.io/v1/clusterversions/version"
 INFRASTRUCTURE_PATH = "/apis/config.openshift.io/v1/infrastructures/cluster"
@@ -250,8 +252,8 @@ class Platform:
 
     settings: the node group options that the platform supports: `flavor` is the machine type, `template` is the virtual machine that is cloned, and
     `accelerators` contains the GPUs, if the machine type does not determine them. defaults: other fields of machines with GPUs.
-    zone, region: their paths in the providerSpec. failure_domains: if the providerSpec contains neither, the path of their list in the cluster's
-    Infrastructure. numbered_zones: whether a zone is only a number within its region, so that the value of the zone label begins with the region.
+    zone, region: their paths in the providerSpec. failure_domains: whether the cluster's Infrastructure has
+    them instead. numbered_zones: whether a zone is only a number within its region, so that the value of the zone label begins with the region.
     zone_label_keys, region_label_keys: the keys of a node's labels for its zone and region: those of Kubernetes and of the platform's CSI driver.
     controller_annotations: the annotations that the platform's MachineSet controller repeatedly sets from the machine type or the providerSpec
     (pkg/actuators/machineset of machine-api-provider-aws, -azure and -gcp; machine-api-operator pkg/controller/vsphere/machineset).
@@ -264,7 +266,7 @@ class Platform:
     defaults: t.Mapping[str, t.Any] = field(default_factory=dict)
     zone: tuple[str, ...] = ()
     region: tuple[str, ...] = ()
-    failure_domains: tuple[str, ...] = ()
+    failure_domains: bool = False
     numbered_zones: bool = False
     zone_label_keys: tuple[str, ...] = (ZONE_LABEL,)
     region_label_keys: tuple[str, ...] = (REGION_LABEL,)
@@ -282,6 +284,8 @@ class Platform:
         return dict.fromkeys(self.region_label_keys, region) if region else {}
 
 
+# The path of the failure domains of vSphere in the Infrastructure object.
+_VSPHERE_DOMAINS = ("spec", "platformSpec", "vsphere", "failureDomains")
 PLATFORMS: tuple[Platform, ...] = (
     Platform(
         "AWS",
@@ -320,7 +324,7 @@ PLATFORMS: tuple[Platform, ...] = (
         "vSphere",
         ("VSphereMachineProviderSpec",),
         settings={"template": MachineSetting(("template",))},
-        failure_domains=("spec", "platformSpec", "vsphere", "failureDomains"),
+        failure_domains=True,
         # openshift/vmware-vsphere-csi-driver-operator, topologyCategories.
         zone_label_keys=(ZONE_LABEL, "topology.csi.vmware.com/openshift-zone"),
         region_label_keys=(REGION_LABEL, "topology.csi.vmware.com/openshift-region"),
@@ -363,10 +367,53 @@ def provider_zone_labels(provider_spec: t.Mapping[str, t.Any]) -> dict[str, str]
     return platform.zone_labels(*zone_and_region(provider_spec)) if platform else {}
 
 
-def _text_at(document: t.Any, path: tuple[str, ...]) -> str:
+def _at(document: t.Any, path: tuple[str, ...]) -> t.Any:
     for key in path:
         document = document.get(key) if isinstance(document, dict) else None
-    return str(document or "") if path else ""
+    return document
+
+
+def _text_at(document: t.Any, path: tuple[str, ...]) -> str:
+    return str(_at(document, path) or "") if path else ""
+
+
+@dataclass(frozen=True)
+class FailureDomain:
+    """A failure domain of vSphere. `folder` is the one of the cluster's virtual machines, which templates must not be in."""
+
+    name: str
+    zone: str
+    server: str
+    datacenter: str
+    cluster: str
+    datastore: str
+    network: str
+    resource_pool: str | None
+    folder: str | None
+    region: str = ""
+
+
+def failure_domains(infrastructure: t.Mapping[str, t.Any] | None) -> list[FailureDomain]:
+    """The failure domains of vSphere in an Infrastructure object, in its order; none in a cluster that was installed before OpenShift 4.13 without any."""
+    domains = []
+    for each in _at(infrastructure, _VSPHERE_DOMAINS) or ():
+        topology = each.get("topology") or {}
+        networks = topology.get("networks") or [""]
+        domains.append(
+            FailureDomain(
+                name=str(each.get("name") or ""),
+                zone=str(each.get("zone") or ""),
+                server=str(each.get("server") or ""),
+                datacenter=str(topology.get("datacenter") or ""),
+                cluster=str(topology.get("computeCluster") or ""),
+                datastore=str(topology.get("datastore") or ""),
+                network=str(networks[0]),
+                resource_pool=topology.get("resourcePool") or None,
+                folder=topology.get("folder") or None,
+                region=str(each.get("region") or ""),
+            )
+        )
+    return domains
 
 
 # The objects of OpenShift's cluster autoscaler (openshift/cluster-autoscaler-operator, pkg/apis and pkg/controller).

@@ -46,6 +46,7 @@ _OBJECT = "MachineConfiguration cluster"
 _ALLOWED = option_of_role("gpu_cluster.cloud.machineset.vsphere.narrow_boot_images", "narrow")
 # Every MachineSet of this collection has the label, so this expression selects none of them.
 _EXCLUDES_OWN: t.Mapping[str, str] = {"key": NODEGROUP_LABEL, "operator": "DoesNotExist"}
+OWN_ENTRY = f"expression {NODEGROUP_LABEL} DoesNotExist in {_OBJECT}, {FIELD}"
 
 
 def effective_selection(configuration: Document | None, release: Release) -> Selection:
@@ -185,6 +186,12 @@ def excludes(selection: Selection, machinesets: t.Sequence[Document]) -> bool:
         dict(_EXCLUDES_OWN) == {key: value for key, value in each.items() if value}
         for each in _selector(selection).get("matchExpressions") or ()
     )
+
+
+def has_own_entry(configuration: Document | None) -> bool:
+    """Whether the spec contains the expression that excludes the MachineSets of this collection."""
+    declared = declared_selection(configuration) or UNMANAGED
+    return declared.get("mode") == PARTIAL and excludes(declared, ())
 
 
 def is_guarded(configuration: Document | None, machinesets: t.Sequence[Document] = ()) -> bool:

@@ -35,7 +35,7 @@ from ..core.errors import InvalidOptions, ServiceError
 from ..core.messages import MAX_NAMED, abbreviate, join_words
 from ..core.values import Object, get_nested, merge_patch
 from ..kube.errors import ApiError, patch_object
-from ..kube.fields import name_of, writers
+from ..kube.fields import is_deleting, name_of, writers
 from ..nodegroups.module import require_valid
 from ..nodegroups.reconciler import INVALID_GROUPS, CloudRequest, ListedGroup
 from ..nodegroups.scaling_state import scaled_machine_set
@@ -45,6 +45,7 @@ from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, provider_spe
 from ..schema.providers import MACHINESET as DEFINITION
 from . import boot_images
 from .machinesets import (
+    DELETING,
     FAILED,
     FIELDS,
     LABELS,
@@ -54,6 +55,7 @@ from .machinesets import (
     FutureNodeOption,
     NoSource,
     Path,
+    Refusals,
     complete_registration,
     configured,
     controller_size,
@@ -66,6 +68,7 @@ from .machinesets import (
     node_of,
     nodegroup_of,
     not_started,
+    outdated_machines,
     paths_in,
     phase_of,
     platform_of_object,
@@ -80,6 +83,7 @@ if t.TYPE_CHECKING:
     from ..kube.client import Client
     from ..nodes.node import Node
     from ..pools.plan import Plan
+    from ..vsphere.client import PowerOnFailure
 
 # Sends requests to the Machine API of one cluster.
 
@@ -96,11 +100,21 @@ class MachineObjects:
         return next((machineset for machineset in self.machinesets if name_of(machineset) == name), None)
 
 
+@dataclass(frozen=True)
+class GroupMachines:
+    """The MachineSet of a group, its number of Machines, the nodes that it has, and the Machines that are not like new ones."""
+
+    machineset: str
+    count: int
+    nodes: tuple[str, ...]
+    outdated: tuple[t.Mapping[str, t.Any], ...]
+
+
 # Returns why virtual machines (name -> vCenter) do not start, which the machine controller does not report.
-StartFailures = t.Callable[[t.Mapping[str, str]], list[str]]
+StartFailures = t.Callable[[t.Mapping[str, str]], "list[PowerOnFailure]"]
 
 
-def ask_vcenter(module: t.Any, machines: t.Mapping[str, str]) -> list[str]:
+def ask_vcenter(module: t.Any, machines: t.Mapping[str, str]) -> list[PowerOnFailure]:
     """StartFailures for vSphere, with the option `vcenter` of a module. Most runs do not need it, and pyvmomi takes time to import."""
     from ..vsphere.client import start_failures
 
@@ -108,7 +122,7 @@ def ask_vcenter(module: t.Any, machines: t.Mapping[str, str]) -> list[str]:
 
 
 def machine_warnings(client: Client, plan: Plan, start_failures: StartFailures) -> list[str]:
-    """Warnings about virtual machines of the pools that vCenter does not start; reads the Machines only if the plan contains vCenter."""
+    """Warnings about Machines of the pools that have failed, or that vCenter does not start; reads the Machines only if the plan contains vCenter."""
     if plan.vsphere is None or plan.cluster.cloud is None:
         return []
     groups = {member.name for pool in plan.pools if pool.nodegroup for member in pool.nodegroup.members}
@@ -120,14 +134,11 @@ def machine_warnings(client: Client, plan: Plan, start_failures: StartFailures) 
         return []
     own = [machine for machine in machines if get_nested(machine, "metadata", "labels", MACHINESET_LABEL) in groups]
     stopped = not_started(own)
-    return (
-        [
-            *machine_problems([machine for machine in own if name_of(machine) in stopped], _now()),
-            *start_failures(stopped),
-        ]
-        if stopped
-        else []
-    )
+    stuck = [machine for machine in own if name_of(machine) in stopped or phase_of(machine) == FAILED]
+    return [
+        *(f"{text}." for text in machine_problems(stuck, _now())),
+        *(map(str, start_failures(stopped)) if stopped else ()),
+    ]
 
 
 def _now() -> datetime.datetime:
@@ -472,7 +483,7 @@ def machinesets_info(api: MachineApi, start_failures: StartFailures) -> dict[str
         machines = machines_of(machineset, objects.machines)
         state = state_of(machineset, machines, now, paths={})
         stopped = not_started(machines)
-        failures = start_failures(stopped) if stopped else []
+        failures = map(str, start_failures(stopped)) if stopped else ()
         by_name[name] = {
             "id": name,
             "status": state.status,
@@ -496,6 +507,8 @@ def machinesets_info(api: MachineApi, start_failures: StartFailures) -> dict[str
 # controller does not change the annotations.
 _CAPACITY_TIMEOUT = datetime.timedelta(seconds=20)
 _DEFAULT_COUNT = 1
+# vCenter is asked about a machine that does not start at these intervals.
+_ASK_INTERVAL = datetime.timedelta(seconds=15)
 
 
 class MachineSetProvider:
@@ -518,16 +531,23 @@ class MachineSetProvider:
         change_foreign: bool = True,
         now: t.Callable[[], datetime.datetime] | None = None,
         start_failures: StartFailures | None = None,
+        report: t.Callable[[str], None] = lambda dummy: None,
+        waits: bool = True,
     ) -> None:
         """Store the arguments without sending a request.
 
-        change_foreign: whether fields that another manager has set may be changed. start_failures: see StartFailures.
+        change_foreign: whether fields that another manager has set may be changed. start_failures: see StartFailures. report: shows the progress. waits:
+        whether the run waits for the effect of its requests.
         """
         self._api = api
         self._change_foreign = change_foreign
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self._start_failures = start_failures
+        self._report, self._waits = report, waits
+        self._refusals = Refusals()
+        self._ask_at = self._now()
         self._specs: dict[str, MachineSetSpec] = {}
+        self._live: dict[str, Object] = {}
         # For each MachineSet: the size of its Machines before this run changed the MachineSet, and the time until which a new size is expected.
         self._sizes_before: dict[str, tuple[tuple[str | None, ...], datetime.datetime]] = {}
         self._changed: set[str] = set()
@@ -559,18 +579,30 @@ class MachineSetProvider:
     def _failed_before(self) -> frozenset[str]:
         return frozenset(name_of(machine) for machine in self._first.machines if phase_of(machine) == FAILED)
 
-    def specs_of(self, groups: t.Sequence[Options], declared: t.Collection[str] | None = None) -> list[MachineSetSpec]:
+    def specs_of(
+        self,
+        groups: t.Sequence[Options],
+        declared: t.Collection[str] | None = None,
+        *,
+        replaces_outdated: bool = False,
+    ) -> list[MachineSetSpec]:
         """The specs that the options declare. Raises InvalidOptions with all problems.
 
-        declared: the names of all node groups that the pools of these groups declare, or None if the names are unknown.
+        declared: the names of all node groups that the pools of these groups declare, or None if the names are unknown. replaces_outdated: whether the
+        run replaces outdated Machines in their MachineSets, instead of whole MachineSets.
         """
         require_valid(groups, option_problems)
         specs: list[MachineSetSpec] = []
+        live_by_name: dict[str, Object] = {}
         problems = [] if declared is None else undeclared_problems(self._first.machinesets, groups, declared)
         for options in groups:
             live, new_problems = find_machineset(options, self._first.machinesets, self._api.namespace)
             spec, others, reason = spec_of(options, live, self._cluster)
             problems += [*new_problems, *others]
+            if live is not None:
+                live_by_name[options["name"]] = live
+            if replaces_outdated:
+                spec = dataclasses.replace(spec, recreate=False, replaces_outdated=True)
             specs.append(self._without_count(spec, live))
             self._warn_of_boot_images(spec, live)
             if live is None and reason:
@@ -580,6 +612,7 @@ class MachineSetProvider:
         if problems:
             raise InvalidOptions(problems, INVALID_GROUPS)
         self._specs = {spec.name: spec for spec in specs}
+        self._live = live_by_name
         return specs
 
     def read(self, selects: t.Callable[[str], bool]) -> list[NodeGroupState]:
@@ -606,9 +639,42 @@ class MachineSetProvider:
                 problems.append(f"Node group {spec.name}: the API server rejects its MachineSet: {error.message}")
         return problems
 
+    def spec(self, name: str) -> MachineSetSpec:
+        """The spec with this name."""
+        return self._specs[name]
+
+    def is_autoscaled(self, name: str) -> bool:
+        """Whether an autoscaler chooses the number of Machines of a spec's group."""
+        live = self._live.get(name)
+        return self._specs[name].autoscaled or (live is not None and name_of(live) in self._autoscalers)
+
+    def outdated_machines(self) -> dict[str, GroupMachines]:
+        """The groups that exist, by the name of their spec, with the Machines that differ from new ones once the MachineSet matches its spec."""
+        groups: dict[str, GroupMachines] = {}
+        for name, live in self._live.items():
+            spec = self._specs[name]
+            if not spec.present or is_deleting(live):
+                continue
+            machines = [each for each in machines_of(live, self._first.machines) if phase_of(each) != DELETING]
+            desired = configured(live, spec.differences(live, self._cluster.rules), spec.paths, name)
+            outdated = outdated_machines(desired, machines, spec.paths, spec.fields)
+            nodes = [node for machine in machines if (node := node_of(machine))]
+            count = int(get_nested(desired, "spec", "replicas") or 0)
+            groups[name] = GroupMachines(name_of(live), count, tuple(nodes), tuple(outdated))
+        return groups
+
+    def unstarted_machines(self, machineset: str) -> list[str]:
+        """The Machines of a MachineSet in the latest list that are not outdated and have no node."""
+        live = self._objects.machineset(machineset)
+        machines = machines_of(live, self._objects.machines) if live else []
+        spec = self._specs[nodegroup_of(live) or machineset] if live else None
+        outdated = outdated_machines(live, machines, spec.paths, spec.fields) if live and spec else []
+        return [name_of(machine) for machine in machines if machine not in outdated and node_of(machine) is None]
+
     def list_groups(self) -> list[ListedGroup]:
         """All groups that belong to the specs."""
         objects = self._objects = self._api.read()
+        self._watch_starts(objects)
         states = [self._state(each, objects) for each in objects.machinesets if self._is_group(each)]
         return [ListedGroup(state.id, state.name, state.status, state.settled) for state in states]
 
@@ -635,7 +701,10 @@ class MachineSetProvider:
         """A list with one patch that contains all differences, or an empty list if there are none."""
         spec = t.cast("MachineSetSpec", spec)
         live = self._objects.machineset(state.name)
-        differences = spec.differences(live, self._cluster.rules) if live else {}
+        differences = dict(spec.differences(live, self._cluster.rules)) if live else {}
+        if live and differences.get(NODE_COUNT, (0, 0))[1] > state.count and self._waits_for_gpus(spec, live):
+            # The count follows once they are gone.
+            del differences[NODE_COUNT]
         if not differences:
             return []
         count = differences[NODE_COUNT][1] if NODE_COUNT in differences else None
@@ -650,9 +719,21 @@ class MachineSetProvider:
 
         def took_effect(now: NodeGroupState) -> bool:
             changed = self._objects.machineset(now.name)
-            return changed is not None and not spec.differences(changed, self._cluster.rules)
+            return (
+                changed is not None and not spec.differences(changed, self._cluster.rules).keys() & differences.keys()
+            )
 
         return [CloudRequest(f"change {', '.join(differences)}", send, took_effect)]
+
+    def resize(self, machineset: str, add: int, *, at_least: int = 0, leaving: t.Iterable[str] = ()) -> None:
+        """Add Machines to a MachineSet; a negative number removes Machines, beginning with `leaving`. at_least: the minimum number of Machines."""
+
+        def patch_of(live: Object) -> Object:
+            return {"spec": {"replicas": max(at_least, (get_nested(live, "spec", "replicas") or 0) + add)}}
+
+        self._changed.add(machineset)
+        self._api.mark_for_deletion(leaving, self._now().isoformat())
+        self._api.patch(machineset, patch_of)
 
     def stop_autoscaling(self, state: NodeGroupState) -> None:
         """Delete the group's managed MachineAutoscalers, because otherwise the autoscaler would add nodes for evicted pods."""
@@ -685,8 +766,31 @@ class MachineSetProvider:
         machines = machines_of(live, self._objects.machines) if live else []
         texts = self._api.warnings_about({state.name, *map(name_of, machines)})[-MAX_NAMED:]
         if self._start_failures and (stopped := not_started(machines)):
-            texts += self._start_failures(stopped)
+            texts += map(str, self._start_failures(stopped))
         return texts
+
+    def _waits_for_gpus(self, spec: MachineSetSpec, live: Object) -> bool:
+        """Whether a new Machine might not start, because virtual machines that are being deleted still hold their GPUs (not_started())."""
+        platform = platform_of_object(live)
+        if not self._waits or platform is None or "template" not in platform.settings or self.is_autoscaled(spec.name):
+            return False
+        return any(phase_of(machine) == DELETING for machine in machines_of(live, self._objects.machines))
+
+    def _watch_starts(self, objects: MachineObjects) -> None:
+        """Ask vCenter about the Machines that are not started, and report each new reason."""
+        machines = [
+            each for item in objects.machinesets if self._is_group(item) for each in machines_of(item, objects.machines)
+        ]
+        stopped = not_started(machines)
+        self._refusals.keep(stopped)
+        if not stopped or self._start_failures is None or self._now() < self._ask_at:
+            return
+        self._ask_at = self._now() + _ASK_INTERVAL
+        # A virtual machine that is being deleted may hold the GPU.
+        leaving = any(phase_of(machine) == DELETING for machine in objects.machines)
+        for failure in self._start_failures(stopped):
+            if self._refusals.add(failure, may_end=leaving):
+                self._report(str(failure))
 
     def _warn_of_boot_images(self, spec: MachineSetSpec, live: Object | None) -> None:
         """Warn if OpenShift would replace the declared template."""
@@ -729,6 +833,8 @@ class MachineSetProvider:
             autoscaled=autoscaled and name not in self._changed,
             awaits_capacity=self._awaits_capacity(machineset),
             ignored=self._failed_before if autoscaled else (),
+            refused=self._refusals.lasting(),
+            replaced=spec is not None and spec.replaces_outdated,
             pooled=spec is not None and bool((spec.fields.get(NODE_LABELS) or {}).get(POOL_LABEL)),
         )
 

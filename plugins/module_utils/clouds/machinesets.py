@@ -27,7 +27,6 @@ from ..catalog.openshift import (
     CAPACITY_KEYS,
     CAPACITY_LABELS,
     CPU,
-    MACHINE_API_NAMESPACE,
     MACHINE_API_VERSION,
     MACHINE_CLUSTER_LABEL,
     MACHINE_ROLE_LABEL,
@@ -38,6 +37,7 @@ from ..catalog.openshift import (
     UNSUPPORTED_PLATFORMS,
     AutoscalerRules,
     Platform,
+    failure_domains,
     platform_of,
     zone_and_region,
 )
@@ -53,9 +53,11 @@ from ..nodes.ownership import machine_set_mark, machine_set_owner
 from ..pools.plan import capacity_annotations, format_labels, parse_labels
 from ..schema.providers import MACHINESET, NODE_COUNT, NODE_LABELS, NODE_TAINTS, claimed_owner
 
+if t.TYPE_CHECKING:
+    from ..vsphere.client import PowerOnFailure
+
 # Defines the settings of a MachineSet that the module machineset changes (pure).
 
-NAMESPACE: dict[str, dict[str, t.Any]] = {"namespace": {"type": "str", "default": MACHINE_API_NAMESPACE}}
 # Every change is one patch of the object.
 PATCH = ("PATCH", "")
 # The settings of machines, each with the remedy for a platform that does not have the setting. In a remedy, `having` is replaced with the names of the
@@ -329,6 +331,21 @@ _REMEDIES = {
     "InsufficientResources": _CAPACITY_REMEDY,
     "InvalidConfiguration": "The cloud rejects its providerSpec: correct the flavor, the template or provider_spec",
 }
+# The remedies for messages of the controller for vSphere (machine-api-operator, pkg/controller/vsphere: reconciler.go, session/session.go).
+_VSPHERE_REMEDIES = (
+    (
+        "template not found",
+        "The template is not in vCenter: run site, which builds the templates of pools with vgpu, or correct the template",
+    ),
+    (
+        "multiple templates found",
+        "Several virtual machines or templates in vCenter have this name: set the whole inventory path of the template (run site for pools with vgpu)",
+    ),
+    (
+        "hardware lower than",
+        "The template's hardware version is too old: run site for pools with vgpu; otherwise set a template of a newer RHCOS release, or upgrade it in vCenter",
+    ),
+)
 _OTHER_REMEDY = "Fix the cause"
 _SHOWN = 3
 
@@ -348,7 +365,8 @@ def node_of(machine: Machine) -> str | None:
 def not_started(machines: t.Iterable[Machine]) -> dict[str, str]:
     """The Machines whose virtual machines exist on vSphere but are not running, and their vCenters.
 
-    OpenShift's controller then tries again for ever without a message (machine-api-operator, pkg/controller/vsphere/reconciler.go, powerOn).
+    OpenShift's controller tries once to start a virtual machine, and then reports success (machine-api-operator, pkg/controller/vsphere/reconciler.go, create:
+    once the power-on is the latest task, nothing sends another one).
     """
     return {
         name_of(machine): str(get_nested(machine, "spec", "providerSpec", "value", "workspace", "server") or "")
@@ -356,6 +374,37 @@ def not_started(machines: t.Iterable[Machine]) -> dict[str, str]:
         if phase_of(machine) == "Provisioning"
         and get_nested(machine, "status", "providerStatus", "instanceState") == "poweredOff"
     }
+
+
+# A Machine counts as failed after vCenter was asked this number of times, and has each time named a refusal that does not end by itself. In between, the
+# machine controller examines the Machine every 30 seconds.
+_MAX_REFUSALS = 3
+
+
+class Refusals:
+    """Counts, for each Machine that is not started, how often in succession vCenter has answered that it refuses the start."""
+
+    def __init__(self) -> None:
+        """Start without any refusals."""
+        self._newest: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def keep(self, machines: t.Collection[str]) -> None:
+        """Forget all other Machines, because they have started or are gone."""
+        for name in self._newest.keys() - {*machines, ""}:
+            del self._newest[name], self._counts[name]
+
+    def add(self, failure: PowerOnFailure, *, may_end: bool) -> bool:
+        """Count an answer, and return whether it is new. may_end: whether something is in progress that may end the refusal."""
+        name, newest = failure.name, f"{failure.at} {failure.reason}"
+        is_new = self._newest.get(name) != newest
+        self._newest[name] = newest
+        self._counts[name] = self._counts.get(name, 0) + 1 if failure.lasts and not may_end else 0
+        return is_new
+
+    def lasting(self) -> set[str]:
+        """The Machines that will not start by themselves."""
+        return {name for name, count in self._counts.items() if count >= _MAX_REFUSALS}
 
 
 def machine_problems(machines: t.Iterable[Machine], now: datetime.datetime) -> list[str]:
@@ -380,6 +429,7 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
     if phase == FAILED:
         reason, message = (str(get_nested(machine, "status", f"error{part}") or "") for part in ("Reason", "Message"))
         remedy = _CAPACITY_REMEDY if _CAPACITY.search(message) else _REMEDIES.get(reason, _OTHER_REMEDY)
+        remedy = next((text for words, text in _VSPHERE_REMEDIES if words in message.lower()), remedy)
         cause = ": ".join(text for text in (reason, message.rstrip(".")) if text) or "no reason given"
         return f"Machine {name} has failed ({cause}). {remedy}, then delete the Machine, so that its MachineSet creates a new one: {delete}"
     conditions = [*_conditions(machine, "status"), *_conditions(machine, "status", "providerStatus")]
@@ -396,7 +446,8 @@ def _problem(machine: Machine, now: datetime.datetime) -> str:
     if not_started([machine]):
         return (
             f"Machine {name} is {phase}, created{since and f' {age:.0f} s ago'}{shown}: its virtual machine exists but is not started, and its controller "
-            f"does not report why. vCenter shows the reason in the events of virtual machine {name}"
+            f"does not report why. vCenter shows the reason in the events of virtual machine {name}. The controller does not try again; after fixing the "
+            f"cause, {delete}"
         )
     return (
         f"Machine {name} is {phase or 'not processed yet'}, created{since and f' {age:.0f} s ago'}{shown}: the cloud has not created its "
@@ -443,6 +494,8 @@ def state_of(
     autoscaled: bool = False,
     awaits_capacity: bool = False,
     ignored: t.Collection[str] = (),
+    refused: t.Collection[str] = (),
+    replaced: bool = False,
     pooled: bool = False,
 ) -> NodeGroupState:
     """The state of the node group.
@@ -450,16 +503,20 @@ def state_of(
     machines: the Machines of the MachineSet. paths: the paths of the declared values in the providerSpec. declared: the names of the declared fields.
     autoscaled: whether an autoscaler chooses the number of Machines. It can create Machines at any time, so their number and phases are ignored.
     awaits_capacity: whether the platform's controller is still expected to set the annotations that contain the size of the Machines. ignored: the
-    names of the Machines that had failed before the run. pooled: whether the nodes belong to a pool.
+    names of the Machines that had failed before the run. refused: the names of the Machines whose start is refused until somebody changes something.
+    replaced: whether the run replaces outdated Machines, so that it does not matter whether these are running. pooled: whether the nodes belong to a pool.
     """
-    phases = {name_of(machine): phase_of(machine) for machine in machines}
     live = [machine for machine in machines if phase_of(machine) != DELETING]
     count = int(get_nested(machineset, "spec", "replicas") or 0)
     nodes = tuple(sorted(node for machine in live if (node := node_of(machine))))
     deleting = is_deleting(machineset)
-    failures = {name for name, phase in phases.items() if phase == FAILED and name not in ignored}
-    failed = not deleting and not autoscaled and bool(failures)
-    complete = autoscaled or (len(machines) == count and all(phase in (RUNNING, FAILED) for phase in phases.values()))
+    outdated = outdated_machines(machineset, live, paths, declared)
+    leaving = {name_of(machine) for machine in outdated} if replaced else set()
+    phases = {name: phase_of(machine) for machine in machines if (name := name_of(machine)) not in leaving}
+    stopped = {name for name, phase in phases.items() if phase == FAILED or name in refused}
+    failed = not deleting and not autoscaled and bool(stopped - {*ignored})
+    running = all(phase == RUNNING or name in stopped for name, phase in phases.items())
+    complete = autoscaled or (len(machines) == count and running)
     settled = not deleting and complete and _is_observed(machineset) and not awaits_capacity
     return NodeGroupState(
         id=name_of(machineset),
@@ -472,7 +529,7 @@ def state_of(
         fields=decode(machineset, paths),
         machines=nodes,
         without_node=max(0, len(live) - len(nodes)),
-        outdated=_outdated(machineset, live, paths, declared),
+        outdated=tuple(sorted(node_of(machine) or name_of(machine) for machine in outdated)),
         owner=nodegroup_of(machineset) or "",
         marked=machine_set_owner(machineset, new=True) is not None,
         claims={
@@ -517,28 +574,23 @@ def _without_pool_label(machines: t.Iterable[Machine]) -> tuple[str, ...]:
     )
 
 
-def _outdated(
+def outdated_machines(
     machineset: t.Mapping[str, t.Any],
     machines: t.Iterable[Machine],
     paths: t.Mapping[str, Path],
     declared: t.Collection[str],
-) -> tuple[str, ...]:
-    """The names of the nodes whose Machines differ from new Machines in the declared fields.
-
-    If a Machine has no node, the name of the Machine is returned instead.
-    """
+) -> list[Machine]:
+    """The Machines that differ from new Machines of the MachineSet in the declared fields."""
 
     def settings(provider_spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
         return {field: value for field, value in machine_settings(provider_spec, paths).items() if field in declared}
 
     current = settings(provider_spec_of(machineset))
-    return tuple(
-        sorted(
-            node_of(machine) or name_of(machine)
-            for machine in machines
-            if settings(get_nested(machine, "spec", "providerSpec", "value") or {}) != current
-        )
-    )
+    return [
+        machine
+        for machine in machines
+        if settings(get_nested(machine, "spec", "providerSpec", "value") or {}) != current
+    ]
 
 
 # Finds managed MachineSets of a pool that the pool no longer declares, for example those of a removed zone (pure).
@@ -618,15 +670,17 @@ def zone_of(machineset: Document, infrastructure: Document | None) -> Zone:
 
 def _zone_of_failure_domain(spec: Document, platform: Platform, infrastructure: Document | None) -> Zone:
     workspace = spec.get("workspace") or {}
-    for domain in get_nested(infrastructure, *platform.failure_domains) or []:
-        topology = domain.get("topology") or {}
-        if domain.get("server") == workspace.get("server") and all(
-            workspace.get(key) == topology[key]
-            for key in ("datacenter", "datastore", "resourcePool")
-            if topology.get(key)
+    for domain in failure_domains(infrastructure):
+        places = {
+            "datacenter": domain.datacenter,
+            "datastore": domain.datastore,
+            "resourcePool": domain.resource_pool,
+        }
+        if domain.server == workspace.get("server") and all(
+            workspace.get(key) == place for key, place in places.items() if place
         ):
-            zone, region = str(domain.get("zone") or ""), str(domain.get("region") or "")
-            return Zone(frozenset({zone, str(domain.get("name"))} - {""}), _labels(platform, zone, region))
+            names = frozenset({domain.zone, domain.name} - {""})
+            return Zone(names, _labels(platform, domain.zone, domain.region))
     return Zone(frozenset(), {})
 
 

@@ -18,8 +18,9 @@ import typing as t
 from dataclasses import dataclass, field
 from urllib.request import getproxies, proxy_bypass
 
-from ..catalog.releases import LONG_TERM_BRANCHES, RELEASES, BuildTarget, branch_of, release_with
+from ..catalog.releases import BuildTarget, branch_of, release_with
 from ..catalog.secrets import names_a_secret
+from ..catalog.vgpu import guest_problem
 from ..core.errors import ConnectionProblem, InvalidOptions
 from ..core.files import hold_lock, is_abandoned_lock, make_folder, remove_folders, temporary_folder
 from ..core.messages import quote, type_name
@@ -81,8 +82,7 @@ def parse_installer(name: str) -> Installer:
 
 # Checks whether a vGPU guest driver works with the manager on the hypervisor (pure).
 #
-# Sources: NVIDIA vGPU 19.0 release notes, "Compatibility"; NVIDIA/gpu-driver-container vgpu/src/vgpu-util.go, which reads vgpuDriverCatalog.yaml. The last
-# number of a guest's version may be lower or higher than the manager's, so releases are compared, never version numbers.
+# Source: NVIDIA/gpu-driver-container vgpu/src/vgpu-util.go, which reads vgpuDriverCatalog.yaml.
 
 
 @dataclass(frozen=True)
@@ -98,34 +98,15 @@ def check_compatibility(guest: str, manager: str, catalog: Document | None = Non
     guest_branch, host_branch = branch_of(guest), branch_of(manager)
     if catalog is not None:
         return _by_catalog(guest, manager, catalog)
-    if (guest_branch is None or host_branch is None) and _major(guest) > _major(manager) > 0:
-        return Compatibility(
-            problem=f"Guest driver {guest} belongs to a newer branch than vGPU manager {manager}: the driver would not load. Use a driver of branch "
-            f"{_major(manager)}, or upgrade the manager."
-        )
+    if problem := guest_problem(guest, manager):
+        return Compatibility(problem=problem)
     if guest_branch is None or host_branch is None:
         unknown = guest if guest_branch is None else manager
         return Compatibility(
             warning=f"The branch of {unknown} is unknown, so it is not verified that guest driver {guest} works with vGPU manager {manager}. "
             "Check NVIDIA's release notes, or set gpu_driver_image_catalog_file (option catalog_file of the module) to the path of vgpuDriverCatalog.yaml."
         )
-    if guest_branch > host_branch:
-        return Compatibility(
-            problem=f"Guest driver {guest} belongs to vGPU {guest_branch}, and is newer than vGPU manager {manager} of vGPU {host_branch}: the driver "
-            f"would not load. Use a driver of vGPU {host_branch}{_example(host_branch)}, or upgrade the manager."
-        )
-    if not _supports(host_branch, guest_branch):
-        return Compatibility(
-            problem=f"vGPU manager {manager} of vGPU {host_branch} does not support guest driver {guest} of vGPU {guest_branch}. Use a driver of "
-            f"vGPU {host_branch}{_example(host_branch)}."
-        )
     return Compatibility(warning=_unlisted(guest, manager))
-
-
-def _major(version: str) -> int:
-    """The first number of a version, which increases with each branch; 0 if it is not a number."""
-    text = version.partition(".")[0]
-    return int(text) if text.isdecimal() else 0
 
 
 def catalog_problem(document: t.Any) -> str:
@@ -156,20 +137,6 @@ def _mismatch(path: str, value: t.Any, kind: type) -> t.Iterator[str]:
     """Yield a problem if a value has the wrong type; a number is accepted in place of a string, because a version can be a number."""
     if value is not None and not isinstance(value, (str, int, float) if kind is str else kind):
         yield f"{path} is {type_name(value)}, not {type_name(kind())}"
-
-
-def _supports(host: int, guest: int) -> bool:
-    """Whether the guest belongs to the host's branch, to the branch before it or, if both are long-term branches, to the previous long-term branch."""
-    if guest in (host, host - 1):
-        return True
-    if host not in LONG_TERM_BRANCHES or guest not in LONG_TERM_BRANCHES:
-        return False
-    return LONG_TERM_BRANCHES.index(host) - LONG_TERM_BRANCHES.index(guest) == 1
-
-
-def _example(branch: int) -> str:
-    newest = next((item.guest for item in RELEASES if item.branch == branch and item.guest), "")
-    return f", such as {newest}" if newest else ""
 
 
 def _unlisted(guest: str, manager: str) -> str:

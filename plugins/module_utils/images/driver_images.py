@@ -125,11 +125,15 @@ def desired_images(
     operator_versions: t.Collection[str],
     *,
     allow_public_registry: bool,
-) -> tuple[list[DriverImage], list[str]]:
-    """The images of all pools with a vGPU driver, and the problems with pools. `systems_of` returns the operating systems of a pool's nodes."""
+) -> tuple[list[DriverImage], list[str], list[str]]:
+    """The images of all pools with a vGPU driver, the problems with pools, and the pools whose operating systems are not known.
+
+    `systems_of` returns the operating systems of a pool's nodes.
+    """
     inherited = driver_of_values(plan.operator.values)
     needed: dict[tuple[ImageReference, str], tuple[list[str], set[System]]] = {}
     problems: list[str] = []
+    unknown_pools: list[str] = []
     for pool in plan.pools:
         driver = effective_driver(inherited, pool.driver)
         if driver.get("type") != VGPU_TYPE:
@@ -146,10 +150,8 @@ def desired_images(
             continue
         systems = systems_of(pool)
         if not systems:
-            problems.append(
-                f"Pool {pool.name}: the operating system of its nodes is not known yet, because NFD has not labeled any of them. Set "
-                "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]"
-            )
+            unknown_pools.append(pool.name)
+            continue
         names, known = needed.setdefault((target, version), ([], set()))
         names.append(pool.name)
         known.update(systems)
@@ -161,7 +163,7 @@ def desired_images(
             for name in unknown
         ]
         images.append(DriverImage(tuple(names), repository, version, targets))
-    return images, problems
+    return images, problems, unknown_pools
 
 
 def tags_by_target(

@@ -203,8 +203,18 @@ def _source(given: Values, document: Values, variables: Values) -> str:
     return ENVIRONMENT if named else DEFAULT
 
 
+def is_kubeconfig_text(value: t.Any) -> bool:
+    """Whether a value is the content of a kubeconfig instead of its path. It contains secrets, so no message may quote it."""
+    return isinstance(value, str) and ("\n" in value or "apiVersion" in value or value.lstrip().startswith("{"))
+
+
 def _require_whole(values: Values, source: str) -> None:
     """Raise WrongCluster if the values are incomplete, because values of another source must not complete them."""
+    if is_kubeconfig_text(values.get("kubeconfig")):
+        raise WrongCluster(
+            f"{_name_in(source, 'kubeconfig')}: contains the content of a kubeconfig; write it to a file and set the path of that file, or set a dictionary "
+            "(filter from_yaml)."
+        )
     located = [name for name in _CLUSTER if values.get(name)]
     users = [name for name in _USER if values.get(name)]
     if source == ENVIRONMENT and not located:

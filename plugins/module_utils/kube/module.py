@@ -16,7 +16,13 @@ from ..core.errors import InvalidOptions
 from ..core.messages import diff_of, quote
 from ..core.module import ArgumentSpec, BaseModule, merge_specs
 from ..core.types import RENAMED_FROM, lease_settings, renaming_problems, secret_texts, to_names
-from .connection_options import CONNECTION, ConnectionOptions, ignored_variables, secret_variables
+from .connection_options import (
+    CONNECTION,
+    ConnectionOptions,
+    ignored_variables,
+    is_kubeconfig_text,
+    secret_variables,
+)
 from .errors import ApiError
 from .lease import RECORD, ClusterIdentity, Lease, holder_of
 from .objects import ExpectedObjects
@@ -40,7 +46,7 @@ _SECRET_KEYS = ("client-key-data", "client-certificate-data", "password", "token
 
 
 def shown_options(options: t.Mapping[str, t.Any]) -> Object:
-    """The options, with `(not shown)` for Helm values and for a kubeconfig that is a dictionary."""
+    """The options, with `(not shown)` for Helm values and for the content of a kubeconfig."""
     shown = _hidden(options)
     if "gpu_cluster" in shown:
         shown["gpu_cluster"] = _shown_cluster(shown["gpu_cluster"])
@@ -128,7 +134,8 @@ def _shown_object(item: t.Any) -> t.Any:
 
 def _hidden(document: t.Mapping[str, t.Any]) -> Object:
     hidden = [key for key in _VALUES if document.get(key)]
-    hidden += ["kubeconfig"] if isinstance(document.get("kubeconfig"), dict) else []
+    kubeconfig = document.get("kubeconfig")
+    hidden += ["kubeconfig"] if isinstance(kubeconfig, dict) or is_kubeconfig_text(kubeconfig) else []
     return {**document, **dict.fromkeys(hidden, secrets.NOT_SHOWN)}
 
 
@@ -308,7 +315,7 @@ class GpuModule(ClusterModule):
         return listed
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The options, without Helm values and without kubeconfigs that are dictionaries."""
+        """The options, without Helm values and without the contents of kubeconfigs."""
         return shown_options(self.params)
 
     @property

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ..catalog.names import LICENSE_CONFIG_KEY, LICENSE_TOKEN_KEY, LIVE_PODS
+from ..catalog.vgpu import AUTOMATIC, series_of
 from ..core.errors import InvalidOptions
 from ..core.messages import WIDTH, Column, abbreviate, abbreviate_nodes, join_words, quote, table, wrap
 from ..core.waits import run_bounded
@@ -67,7 +68,6 @@ from .diagnosis import (
 )
 from .token import (
     ALLOW_CONFIGMAP_OPTION,
-    AUTOMATIC,
     NODE_NAMES_OPTION,
     RESTORE_OPTION,
     SECRET_NAME_OPTION,
@@ -78,7 +78,6 @@ from .token import (
     LicenseService,
     feature_type_of,
     fingerprint,
-    profile_class,
     proxy_of,
     servers_of,
     utc_now,
@@ -162,11 +161,11 @@ class LicenseCluster:
         also from `nvidia-smi -q` on the nodes whose labels do not show their class.
         """
         nodes = [node for node in self._vgpu_nodes if self._may_mount(node, target)]
-        kinds = {profile_class(node.vgpu_type) for node in nodes}
-        kinds |= {profile_class(text) for text in declared_vgpu_types(self._plan, target.pools)}
-        if ask_drivers and (unknown := {node.name for node in nodes if profile_class(node.vgpu_type) is None}):
+        kinds = {series_of(node.vgpu_type) for node in nodes}
+        kinds |= {series_of(text) for text in declared_vgpu_types(self._plan, target.pools)}
+        if ask_drivers and (unknown := {node.name for node in nodes if series_of(node.vgpu_type) is None}):
             kinds |= {
-                profile_class(status.vgpu_type)
+                series_of(status.vgpu_type)
                 for status in self._statuses([node for node in self.license_nodes() if node.name in unknown])
             }
         return {kind for kind in kinds if kind}
@@ -679,7 +678,7 @@ def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> Licen
     problems = gridd.problems()
     if params["secret_name"] and object_name(params["secret_name"]):
         problems.append(f"secret_name: {quote(params['secret_name'])} is not the name of a Secret")
-    kinds = {name: profile_class(f"-{name}") for name in params["vgpu_types"]}
+    kinds = {name: series_of(name) for name in params["vgpu_types"]}
     problems += [
         f"vgpu_types: {quote(name)} is not a vGPU type; use a name such as A100-10C"
         for name, kind in kinds.items()

@@ -10,7 +10,7 @@ import time
 import typing as t
 from dataclasses import dataclass
 
-from ..catalog.names import DRIVER_CONTAINER, LIVE_PODS, VGPU_PRESENT_LABEL
+from ..catalog.names import DRIVER_CONTAINER, LIVE_PODS
 from ..catalog.operands import PLUGIN
 from ..core.errors import ModuleFailure, ServiceError
 from ..core.messages import abbreviate, abbreviate_nodes, as_sentence
@@ -343,7 +343,7 @@ class LicenseReturn(NodeRemoval):
             self._containers.start(pod)
 
     def _for_each(self, nodes: t.Sequence[Node], work: t.Callable[[DriverPod], None], effect: str) -> None:
-        names = [node.name for node in nodes if node.labels.get(VGPU_PRESENT_LABEL) == "true"]
+        names = [node.name for node in nodes if node.has_vgpu]
         if not names:
             return
         causes: dict[str, list[str]] = {}

@@ -19,13 +19,13 @@ from ..catalog.names import (
     POOL_LABEL,
 )
 from ..catalog.releases import LICENSING_SECRET_SINCE, release_of
+from ..catalog.vgpu import AUTOMATIC, feature_mismatch
 from ..core.errors import InvalidOptions
 from ..core.messages import abbreviate, join_words, quote
 from ..core.values import Document, Object, get_nested
 from ..gpu_operator.cluster_policy import uses_driver_objects
 from ..schema.driver import VGPU_TYPE
 from .token import (
-    AUTOMATIC,
     FEATURE_TYPE_OPTION,
     GRIDD_CONF_HEADER,
     REPLACE_OPTION,
@@ -36,7 +36,6 @@ from .token import (
     GriddOptions,
     InvalidToken,
     TokenInfo,
-    feature_mismatch,
     feature_type_of,
     fingerprint,
     gridd_conf_warnings,
@@ -163,8 +162,13 @@ def vgpu_pools(plan: Plan) -> list[PoolPlan]:
 
 
 def declared_vgpu_types(plan: Plan, pools: t.Collection[str] = ()) -> list[str]:
-    """The vGPU types in the `match` of the vGPU pools with these names, or of all vGPU pools; other products are included."""
-    return [product for pool in vgpu_pools(plan) if not pools or pool.name in pools for product in pool.match.products]
+    """The vGPU types in `vgpu` and in `match` of the vGPU pools with these names, or of all vGPU pools; other products are included."""
+    return [
+        name
+        for pool in vgpu_pools(plan)
+        if not pools or pool.name in pools
+        for name in (*([pool.vgpu["profile"]] if pool.vgpu else ()), *pool.match.products)
+    ]
 
 
 def desired_targets(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 
 from ..catalog.names import COMPONENT_LABEL, DRIVER_COMPONENT, DRIVER_CONTAINER, VGPU_PRESENT_LABEL
 from ..catalog.releases import DLS_VERSION_NEEDED, branch_of
+from ..catalog.vgpu import feature_mismatch, series_of
 from ..core.errors import ModuleFailure
 from ..core.messages import abbreviate_nodes, as_sentence, join_words, visible
 from ..core.values import format_time
@@ -30,10 +31,8 @@ from .token import (
     Server,
     TokenInfo,
     are_unreachable,
-    feature_mismatch,
     feature_type_of,
     fingerprint,
-    profile_class,
     proxy_of,
     servers_of,
 )
@@ -207,7 +206,7 @@ class LicenseNode:
     def class_with(self, reading: Reading) -> str | None:
         """The class of the node's vGPU type, from the driver or from the labels; None if it is not known."""
         reported = reading.status.vgpu_type if reading.status is not None else ""
-        return profile_class(reported) or profile_class(self.vgpu_type)
+        return series_of(reported) or series_of(self.vgpu_type)
 
 
 @dataclass(frozen=True)
@@ -274,18 +273,14 @@ def license_nodes(
 
     def license_node(node: Node) -> LicenseNode:
         pool, pod = pool_of.get(node.name), pods.get(node.name)
-        types = (
-            []
-            if profile_class(node.product)
-            else [each for each in declared.get(pool or "", ()) if profile_class(each)]
-        )
+        types = [] if series_of(node.product) else [each for each in declared.get(pool or "", ()) if series_of(each)]
         product = next(iter(types), node.product)
         return LicenseNode(node.name, pool, product, node.driver or "", pod, _not_required(node, pool, pod))
 
     return [
         license_node(node)
         for node in sorted(nodes, key=lambda node: node.name)
-        if node.labels.get(VGPU_PRESENT_LABEL) == "true"
+        if node.has_vgpu
         or (pool_of.get(node.name) in declared and node.has_gpu and node.labels.get(VGPU_PRESENT_LABEL) != "false")
     ]
 

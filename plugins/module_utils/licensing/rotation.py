@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ..catalog.names import LICENSING_MANAGER
+from ..catalog.vgpu import AUTOMATIC, feature_mismatch
 from ..core.errors import InvalidOptions, ModuleFailure, PartialFailure, ServiceError
 from ..core.messages import MAX_LISTED, abbreviate, abbreviate_nodes, as_sentence, diff_of, join_words
 from ..core.waits import WaitOptions, WaitTimeout
@@ -35,7 +36,6 @@ from .diagnosis import (
     problem,
 )
 from .token import (
-    AUTOMATIC,
     FEATURE_TYPE_OPTION,
     REPLACE_OPTION,
     RESTART_OPTION,
@@ -45,7 +45,6 @@ from .token import (
     TOKEN_OPTION,
     TOKEN_PATH_OPTION,
     are_unreachable,
-    feature_mismatch,
     fingerprint,
     utc_now,
 )

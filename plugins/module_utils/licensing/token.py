@@ -15,6 +15,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..catalog import secrets
+from ..catalog.vgpu import FEATURE_TYPES
 from ..core.messages import abbreviate, join_words, option_of_role, quote
 from ..core.types import Integer, integer_between, is_blank
 from ..core.values import format_time
@@ -411,19 +412,6 @@ def _key(value: t.Any) -> t.Any:
 # Source: NVIDIA Virtual GPU Client Licensing User Guide, "Configuration Parameters for vGPU Software on Linux"; NVIDIA's cloud-native-docs,
 # install-gpu-operator-vgpu. An empty file is valid.
 
-# The values of FeatureType, with the products that they request.
-FEATURE_TYPES: dict[int, str] = {
-    0: "no license",
-    1: "NVIDIA vGPU",
-    2: "NVIDIA RTX Virtual Workstation",
-    4: "NVIDIA Virtual Compute Server",
-}
-# With this value, the client requests the product that fits its vGPU type, so the same value is suitable for all nodes of the cluster.
-AUTOMATIC = 1
-# The class of a vGPU type is the letter at the end of its name: virtual workstation (Q), compute (C), virtual PC (B), virtual applications (A).
-_FITTING: dict[str, tuple[int, ...]] = {"Q": (2, 1), "C": (1, 4), "B": (1,), "A": (1,)}
-# A vGPU type such as A100-10C, A100-1-5CME or T4-1B4, alone or at the end of a GPU's product name.
-_PROFILE = re.compile(r"-[0-9]+(?P<kind>[QCBA])(?:ME|4)?(?:-SHARED)?$")
 # The parameters that results and diffs show.
 SHOWN = ("FeatureType", "ProxyServerAddress", "ProxyServerPort", "ServerAddress", "ServerPort")
 _LICENSED = join_words([f"{value} ({product})" for value, product in FEATURE_TYPES.items() if value], "or")
@@ -480,21 +468,6 @@ class GriddOptions:
             missing = "proxy_port" if self.proxy_port is None else "proxy_address"
             texts.append(f"{missing}: is missing; proxy_address and proxy_port must be set together")
         return texts
-
-
-def profile_class(product: str) -> str | None:
-    """The class (Q, C, B or A) of a vGPU type, or of a GPU product name that ends with a vGPU type; None for any other string."""
-    match = _PROFILE.search(product)
-    return match["kind"] if match else None
-
-
-def feature_mismatch(feature_type: int | None, kind: str) -> str:
-    """Why vGPU types of a class get no license with this FeatureType, as a sentence without the period; empty if they get one."""
-    if feature_type is None or feature_type in _FITTING[kind]:
-        return ""
-    needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[kind])
-    requested = FEATURE_TYPES.get(feature_type, "an unknown product")
-    return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {kind} require {needed}"
 
 
 def with_parameters(text: str, parameters: t.Mapping[str, str]) -> str:

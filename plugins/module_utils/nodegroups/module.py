@@ -425,6 +425,11 @@ def require_valid(groups: t.Iterable[Options], option_problems: t.Callable[[Opti
         raise InvalidOptions(problems, INVALID_GROUPS)
 
 
+def reconcile_options(params: Options) -> ReconcileOptions:
+    """The options for the reconciler in a module's options."""
+    return ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], max(1, params["parallel"]))
+
+
 def reconcile_nodegroups(
     module: NodeDrainingModule, provider: NodeGroupProvider, specs: t.Sequence[NodeGroupSpec]
 ) -> dict[str, t.Any]:
@@ -433,13 +438,12 @@ def reconcile_nodegroups(
     Raises the same errors as reconcile().
     """
     params = module.params
-    options = ReconcileOptions(params["wait"], params["wait_timeout"], params["wait_sleep"], max(1, params["parallel"]))
     try:
         reconciled = reconcile(
             provider,
             specs,
             check_mode=module.check_mode,
-            options=options,
+            options=reconcile_options(params),
             drainer=module.drainer,
             progress=module.progress,
             confirm_deletion=functools.partial(_confirm_deletion, module),

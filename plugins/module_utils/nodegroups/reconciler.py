@@ -309,12 +309,42 @@ class GroupReconciler:
         return state
 
     def settle(self) -> NodeGroupState | None:
-        """Wait until no operation is in progress on a group that already matches its spec, and until groups being deleted are gone."""
+        """Wait until no operation is in progress on a group that already matches its spec, and until groups being deleted are gone.
+
+        Raises GroupFailed if the operation fails.
+        """
         state = self._change.current
         if state is not None:
             state = self._settled(state)
+            if state.failed:
+                raise self._failure(state)
         self._await_deletions()
         return state
+
+    def await_machines(self, offers_gpus: bool) -> None:
+        """Wait until the current group has all its machines, and the nodes of those that are not outdated are ready and, if `offers_gpus`, offer GPUs.
+
+        Raises GroupFailed if a machine does not start.
+        """
+        current = t.cast("NodeGroupState", self._change.current)
+        self._view.invalidate()
+        state = self._wait_existing(current, lambda now: now.settled, "get new machines")
+        if state.failed:
+            raise self._failure(state)
+        new = {*state.machines} - {*state.outdated}
+
+        def not_ready(nodes: t.Sequence[Node]) -> list[str]:
+            ready = {node.name for node in nodes if node.ready and (any(node.allocatable.values()) or not offers_gpus)}
+            return sorted(new - ready)
+
+        self._wait(
+            lambda: self._drain.nodes(state),
+            lambda nodes: not not_ready(nodes),
+            lambda nodes: (
+                f"Node group {state.name}: these new nodes are not ready{' or offer no GPU' if offers_gpus else ''}: "
+                f"{abbreviate(not_ready(nodes))}."
+            ),
+        )
 
     def request(self) -> None:
         """Drain the nodes to be removed, and send only the first request, without waiting for the cloud."""
@@ -596,7 +626,9 @@ class ReconcileResult:
             for change in self.changes
             for orphan in change.orphans
         ]
-        states = [(change, self.states.get(change.spec.name)) for change in self.changes]
+        states = [
+            (change, self.states.get(change.spec.name)) for change in self.changes if not change.spec.replaces_outdated
+        ]
         outdated = {change.name: state.outdated if state else change.outdated for change, state in states}
         lookalikes = [
             f"Node group {name} has a name like a replacement of {change.spec.name}, but it does not carry the mark of one, so it belongs to others "

@@ -49,6 +49,7 @@ class NodeGroupSpec:
 
     autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
     external_range: another object contains the range, so the range is not compared. recreate: the group may be replaced to change an immutable field.
+    replaces_outdated: the run replaces machines with other settings afterwards, in the same group.
     """
 
     name: str
@@ -60,6 +61,7 @@ class NodeGroupSpec:
     no_range: bool = False
     external_range: bool = False
     recreate: bool = False
+    replaces_outdated: bool = False
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def desired_count(self, current: int | None) -> int | None:
@@ -376,6 +378,8 @@ def _change(
         return GroupChange(spec, REPLACE, current.name, current, superseded=others, differences=differences)
     action = UPDATE if differences or current.failed else NOTHING
     outdated = current.machines if differences.keys() & set(machine_fields) else current.outdated
+    if spec.replaces_outdated:
+        outdated = ()
     return GroupChange(spec, action, current.name, current, orphans=others, differences=differences, outdated=outdated)
 
 

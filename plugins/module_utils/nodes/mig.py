@@ -18,7 +18,7 @@ from ..sharing_modes import mig as layouts
 from ..sharing_modes import mig_parted
 from ..sharing_modes.mig import Counts, without_memory
 from ..sharing_modes.mig_packing import PackedGpu, PackingResult, pack
-from .node_check import expected_gpus, lacks_mig_support
+from .node_check import expected_gpus, unsupported_mode
 
 if t.TYPE_CHECKING:
     from ..catalog.mig import Geometry
@@ -400,7 +400,7 @@ def _pack(
     remaining = Counter(pool.sharing.demand)
     for node in members:
         geometry = known.geometries.get(node.name)
-        changeable = node.discovered and node.ready and not lacks_mig_support(node, pool)
+        changeable = node.discovered and node.ready and not unsupported_mode(node, pool)
         if geometry and changeable and may_change(node, pool):
             in_use = known.nodes_in_use is not None and node.name in known.nodes_in_use
             gpus += [

@@ -119,10 +119,14 @@ def expected_mig_config(node: Node, pool: PoolPlan, *, managed: bool | None = No
     return mig_parted.DISABLED if live and (live != mig_parted.DISABLED or managed) else None
 
 
-def lacks_mig_support(node: Node, pool: PoolPlan) -> bool:
-    """Whether the pool partitions GPUs, but this node's GPUs do not support MIG."""
-    partitions = pool.sharing.definition.partitions_gpus
-    return partitions and node.discovered and node.labels.get(MIG_CAPABLE_LABEL) != "true"
+def unsupported_mode(node: Node, pool: PoolPlan) -> str:
+    """The reason why this node's GPUs cannot have the pool's mode, with the remedy; empty if they can, or if nothing is known about them yet."""
+    mode = pool.sharing.definition
+    if mode.vgpu_problem and node.has_vgpu:
+        return f"its GPUs are vGPUs: {mode.vgpu_problem}"
+    if mode.partitions_gpus and node.discovered and node.labels.get(MIG_CAPABLE_LABEL) != "true":
+        return f"its {node.model} does not support MIG; choose another sharing.mode for it"
+    return ""
 
 
 def expected_devices(node: Node, pool: PoolPlan) -> dict[str, int]:
@@ -228,8 +232,8 @@ def check_node(node: Node, pool: PoolPlan) -> NodeDrift | None:
         # If NFD has examined the node and the operator has processed the result, waiting does not help.
         denied = node.has_nfd_labels and node.labels.get(names.GPU_PRESENT_LABEL) == "false"
         return finding(_undiscovered(node), final=denied)
-    if lacks_mig_support(node, pool):
-        return finding(f"its {node.model} does not support MIG; choose another sharing.mode for it", final=True)
+    if unsupported := unsupported_mode(node, pool):
+        return finding(unsupported, final=True)
     failed_config = expected_mig_config(node, pool, managed=True)
     if node.mig_state == FAILED and failed_config in (None, node.mig_config):
         return finding(mig_failure(node), final=True, operand=MIG_MANAGER)

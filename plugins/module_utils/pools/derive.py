@@ -207,6 +207,7 @@ def vsphere_plan(cluster: Object, pools: t.Iterable[PoolPlan]) -> VspherePlan | 
             **{key: value for key, value in pool.vgpu.items() if value is not None},
             **({"failure_domain": member.zone} if member.zone else {}),
             **options,
+            **_machines(pool, pool.nodegroup, member),
         }
         for pool in pools
         if pool.vgpu and pool.nodegroup
@@ -218,6 +219,17 @@ def vsphere_plan(cluster: Object, pools: t.Iterable[PoolPlan]) -> VspherePlan | 
         if templates or connection
         else None
     )
+
+
+def _machines(pool: PoolPlan, group: NodeGroupPlan, member: NodeGroupMember) -> Object:
+    """The machines that are cloned from a template, for the comparison with the hosts."""
+    values = {
+        "machines": member.node_count,
+        "max_machines": member.max_node_count,
+        "recreate": group.settings.get("recreate") or None,
+        "driver_version": (pool.driver or {}).get("version"),
+    }
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def with_node_counts(
@@ -436,8 +448,10 @@ def _pool(pool: Object, nodegroup: NodeGroupPlan | None, extras_named: bool, dec
     model_name = match.model or pool.get("model")
     model = models.find(model_name) if model_name else None
     # A vGPU has a part of the physical GPU's memory.
-    is_vgpu = (pool.get("driver") or {}).get("type") == VGPU_TYPE
-    memory_mib = models.vgpu_memory_mib(match.product or "") if is_vgpu else model.memory_mib if model else None
+    vgpu = get_nested(pool, "vgpu", "profile") or (
+        match.product or "" if get_nested(pool, "driver", "type") == VGPU_TYPE else None
+    )
+    memory_mib = models.vgpu_memory_mib(vgpu) if vgpu is not None else model.memory_mib if model else None
     sharing = sharing_of(pool["sharing"], model.product if model else "", extras_named)
     gpus_differ = bool(sharing.demand) or any(part.devices for part in sharing.layout)
     taints = tuple(plain_taint(taint) for taint in pool.get("taints") or ())
@@ -703,6 +717,11 @@ def _pool_warnings(pool: PoolPlan) -> t.Iterator[str]:
         )
     elif pool.sharing.definition.partitions_gpus and pool.labels.get(names.MIG_MANAGER_DEPLOY_LABEL) == "false":
         yield f"Pool {pool.name}: label {names.MIG_MANAGER_DEPLOY_LABEL}=false keeps the MIG manager off its nodes, so their GPUs are not partitioned."
+    if pool.sharing.shared and (pool.vgpu or get_nested(pool.driver, "type") == VGPU_TYPE):
+        yield (
+            f"Pool {pool.name}: its pods share vGPUs by time-slicing, which neither divides the frame buffer of a vGPU nor isolates its pods from each other. "
+            "A smaller vGPU profile gives each pod a vGPU of its own. The number of licenses does not depend on the shares."
+        )
     if pool.vgpu and (pool.driver or {}).get("type") != VGPU_TYPE:
         yield (
             f"Pool {pool.name} has vGPUs, but no driver of type {VGPU_TYPE}. Unless the ClusterPolicy selects one, the operator installs the driver for "

@@ -455,6 +455,11 @@ class NodeFacts:
         return self.labels.get(names.PRODUCT_LABEL, "")
 
     @property
+    def has_vgpu(self) -> bool:
+        """Whether GFD has found that the node's GPUs are vGPUs."""
+        return self.labels.get(names.VGPU_PRESENT_LABEL) == "true"
+
+    @property
     def has_gpu(self) -> bool:
         """Whether labels of NFD, the GPU operator or GFD show an NVIDIA GPU."""
         if self.labels.get(names.GPU_PRESENT_LABEL) == "false":
@@ -538,7 +543,7 @@ def _has_wrong_model(pool: PoolPlan, node: NodeFacts) -> bool:
     """Whether a node that belongs to the pool by its pin or node group has a model other than the declared one. The labels of a vGPU show its type, but not
     the physical GPU, so they neither confirm nor contradict a model.
     """
-    if node.labels.get(names.VGPU_PRESENT_LABEL) == "true":
+    if node.has_vgpu:
         return False
     model = models.find(pool.model) if pool.model and node.product and not pool.match.products else None
     return model is not None and _product(node) not in {models.normalized(product) for product in model.products}

@@ -12,6 +12,7 @@ from collections import Counter
 from ..catalog import models
 from ..catalog.openshift import PLATFORMS
 from ..catalog.taints import TAINT_EFFECTS
+from ..catalog.vgpu import MAX_TEMPLATE_NAME, MAX_VGPUS, mmio_problem, profile_problem
 from ..core.messages import abbreviate, field_path, is_whole, join_words, quote, type_name
 from ..core.types import (
     INVALID,
@@ -34,7 +35,7 @@ from ..core.types import (
 )
 from ..core.values import Object, get_nested
 from ..sharing_modes.mig import INDEX, STRATEGIES
-from ..sharing_modes.modes import DEFAULT_MODE, MIG, MODES, SETTINGS, DeclaredSharing, PluginSetting, mode_named
+from ..sharing_modes.modes import DEFAULT_MODE, MODES, SETTINGS, DeclaredSharing, PluginSetting, mode_named
 from . import validators
 from .driver import DRIVER, VGPU_TYPE
 from .providers import MACHINESET, PRIORITY, PROVIDERS, ProviderDefinition, priority_problems, provider_spec_problems
@@ -181,8 +182,6 @@ NODES = Section(
     },
     hints=_HINTS,
 )
-# The largest number of vGPUs of a virtual machine (vSphere 8.0 Update 2, "Configuration Maximums").
-MAX_VGPUS = 16
 VGPU = Section(
     doc="(MachineSets) The vGPUs of each node on vSphere. A run builds a template with these vGPUs from the RHCOS image of the cluster's release, in each of "
     "C(nodes.zones), and the nodes are cloned from it. Set this key instead of C(nodes.template).",
@@ -531,19 +530,15 @@ def flavor_problems(provider: ProviderDefinition | None, pool: PoolVariables) ->
         yield f"{pool.path}.nodes.{other}: cannot be combined with flavor; remove one of them, because each determines the GPUs of the nodes"
 
 
-# The length of the name of a virtual machine, 80, without the release and the checksum that the name of a template also contains.
-_MAX_TEMPLATE_NAME = 40
-
-
 def vgpu_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems:
-    """A pool with vGPUs needs MachineSets, whole vGPUs, and the driver of vGPU guests."""
+    """A pool with vGPUs needs MachineSets, vGPUs on which CUDA runs, and the driver of vGPU guests."""
     vgpu, path = get_nested(pool.merged, "vgpu"), f"{pool.path}.vgpu"
     if not isinstance(vgpu, dict):
         return
     if provider.key != MACHINESET.key:
         yield f"{path}: templates are built for OpenShift on vSphere (cloud: {{{MACHINESET.key}: {{}}}}), but gpu_cluster.cloud is {provider.key}; remove it"
-    if get_nested(pool.merged, "sharing", "mode") == MIG.name:
-        yield f"{pool.path}.sharing.mode: a vGPU cannot be partitioned with MIG by its node; choose a MIG-backed profile (vgpu.profile), and another mode"
+    if isinstance(profile := vgpu.get("profile"), str) and (problem := profile_problem(profile)):
+        yield f"{path}.profile: {problem}"
     kind = get_nested(pool.merged, "driver", "type")
     if isinstance(kind, str) and kind != VGPU_TYPE:
         yield f"{pool.path}.driver.type: {quote(kind)} does not work with vGPUs; set type: {VGPU_TYPE}"
@@ -551,14 +546,14 @@ def vgpu_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems
     count = VGPU.fields["count"].default if count is None else count
     if isinstance(gpus, int) and isinstance(count, int) and gpus != count:
         yield f"{pool.path}.gpus_per_node: {gpus} differs from vgpu.count, {count}; remove it"
-    if isinstance(mmio, int) and mmio & (mmio - 1):
-        yield f"{path}.mmio_gib: {mmio} is not a power of two; set one, such as 256, or remove it"
+    if isinstance(mmio, int) and mmio > 0 and (problem := mmio_problem(mmio)):
+        yield f"{path}.mmio_gib: {problem}"
     name, zones = group_name(pool), get_nested(pool.merged, "nodes", "zones")
     for zone in zones if isinstance(zones, list) else (None,):
         member = member_name(name, zone) if isinstance(name, str) and isinstance(zone, (str, type(None))) else ""
-        if len(member) > _MAX_TEMPLATE_NAME:
+        if len(member) > MAX_TEMPLATE_NAME:
             yield (
-                f"{pool.path}.nodes.name: the template would be called {quote(member)}, which is longer than {_MAX_TEMPLATE_NAME} characters; shorten the name "
+                f"{pool.path}.nodes.name: the template would be called {quote(member)}, which is longer than {MAX_TEMPLATE_NAME} characters; shorten the name "
                 "or the zone"
             )
 
@@ -696,6 +691,14 @@ def mode_problems(pool: PoolVariables) -> Problems:
         yield from mode.problems(DeclaredSharing(pool.path, get_nested(pool.merged, "sharing"), model, gpus))
 
 
+def vgpu_mode_problems(pool: PoolVariables) -> Problems:
+    """The mode of a pool whose nodes have vGPUs must be possible on vGPUs."""
+    mode = mode_named(get_nested(pool.merged, "sharing", "mode"))
+    has_vgpus = get_nested(pool.merged, "vgpu") is not None or get_nested(pool.merged, "driver", "type") == VGPU_TYPE
+    if mode and mode.vgpu_problem and has_vgpus:
+        yield f"{pool.path}.sharing.mode: {mode.vgpu_problem}"
+
+
 def missing_mode_problems(pool: PoolVariables) -> Problems:
     """`mode` must be set if an option is set that implies a mode."""
     if get_nested(pool.merged, "sharing", "mode") is not None:
@@ -829,6 +832,7 @@ def overlapping_match_problems(pools: t.Sequence[PoolVariables]) -> Problems:
 
 POOL_CHECKS = (
     mode_problems,
+    vgpu_mode_problems,
     missing_mode_problems,
     ineffective_option_problems,
     startup_taint_problems,

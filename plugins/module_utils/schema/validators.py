@@ -33,6 +33,7 @@ from ..core.types import (
     integer_between,
     unrendered_template,
 )
+from ..kube.connection_options import is_kubeconfig_text
 from ..sharing_modes.mig import PROFILE
 
 # The node labels by which users select the GPU operator's operands, and their effects (pure).
@@ -380,7 +381,7 @@ def image_name(value: str) -> str | None:
 
 def kubeconfig_path(value: str) -> str | None:
     """A file on the machine that runs the tasks; never the content, which contains secrets."""
-    if "\n" in value or "apiVersion" in value:
+    if is_kubeconfig_text(value):
         return "contains the content of a kubeconfig; write it to a file and set the path of that file"
     if "://" in value:
         return "is an address; set the path to a kubeconfig file (or use the modules' option host)"

@@ -49,7 +49,7 @@ from ..nodes.mig import (
     parse_generated,
 )
 from ..nodes.node import Node, Requirement, parse_selector
-from ..nodes.node_check import clients_paused, is_gpu_resource, lacks_mig_support, repair_reason
+from ..nodes.node_check import clients_paused, is_gpu_resource, repair_reason, unsupported_mode
 from ..nodes.ownership import POOL_OWNER, NodeEdit, recorded
 from ..nodes.pods import PodOnNode, PodsByNode
 from ..nodes.pool_edit import (
@@ -152,8 +152,13 @@ def declared_edit(
     *,
     repair: bool = False,
 ) -> NodeEdit | None:
-    """The edit that the pool's declaration requires; a repair edits only nodes that a release has abandoned (see is_abandoned())."""
+    """The edit that the pool's declaration requires; a repair edits only nodes that a release has abandoned (see is_abandoned()).
+
+    A node whose vGPUs cannot have the pool's mode is left alone: neither MPS nor the label of the MIG manager would have an effect that is known.
+    """
     if repair and not (pool is None and is_abandoned(node)):
+        return None
+    if pool is not None and node.has_vgpu and pool.sharing.definition.vgpu_problem:
         return None
     return membership_edit(node, pool, held_back, plugin_entries)
 
@@ -177,7 +182,7 @@ def node_change(
     change = transition(node, pool, edit, repeat=bool(stuck) or marked)
     displaced = displaced_pods(change, pods.gpu_pods.get(node.name, ()))
     in_use = bool(displaced) or any(count for name, count in node.allocatable.items() if is_gpu_resource(name))
-    capable = pool is None or not lacks_mig_support(node, pool)
+    capable = pool is None or not unsupported_mode(node, pool)
     rolling = capable and bool(marked or stuck or displaced or change.repartitions or (change.evicts_all and in_use))
     rollout = pool.rollout if pool else recorded_rollout(node)
     unassigned = pool is not None and (node.labels.get(POOL_LABEL) != pool.name or node.has_taint(STARTUP_TAINT_KEY))

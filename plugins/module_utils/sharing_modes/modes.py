@@ -225,6 +225,8 @@ class SharingMode:
     """The section of the device plugin's configuration that shares a resource; empty if nothing is shared."""
     partitions_gpus: t.ClassVar[bool] = False
     """Whether GPUs are partitioned into MIG devices. A new node then offers whole GPUs at first, and a startup taint can keep pods away from them."""
+    vgpu_problem: t.ClassVar[str] = ""
+    """The reason why the GPUs of a node cannot have this mode if they are vGPUs, with the remedy; empty if they can."""
     evicts_all_pods: t.ClassVar[bool] = False
     """Whether a change to this mode, away from it or within it ends every process that uses a GPU of the node."""
 
@@ -372,6 +374,7 @@ class Mps(SharingMode):
         "fail_requests_greater_than_one": (True, "MPS always rejects a request for two shares (NVIDIA device plugin)")
     }
     plugin_key = "mps"
+    vgpu_problem = "MPS does not work on vGPUs; choose a smaller profile for more vGPUs, or mode: time-slicing"
     evicts_all_pods = True
 
     def problems(self, declared: DeclaredSharing) -> Problems:
@@ -427,6 +430,7 @@ class Mig(SharingMode):
     implied_by = ("layout", "demand")
     plugin_key = TIME_SLICING.plugin_key
     partitions_gpus = True
+    vgpu_problem = "a vGPU cannot be partitioned with MIG by its node; choose a MIG-backed profile, and another mode"
 
     def problems(self, declared: DeclaredSharing) -> Problems:
         """The problems in the layout or the demand, which the GPU model must support if it is in the catalog."""

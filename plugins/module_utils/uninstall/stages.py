@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import typing as t
 from dataclasses import dataclass, field
 
@@ -17,10 +18,13 @@ from ..catalog.names import (
     MIG_CONFIGMAP,
     MIG_MANAGER_DEPLOY_LABEL,
 )
+from ..catalog.openshift import MACHINE_API_NAMESPACE, MACHINE_CONFIGURATION_PATH, machine_sets_path
 from ..catalog.releases import NFD_KINDS, OPERATOR_RELEASES
 from ..catalog.taints import toleration_identity
+from ..clouds import boot_images
+from ..clouds.machinesets import provider_spec_of
 from ..core.errors import InvalidOptions
-from ..core.messages import abbreviate, abbreviate_nodes, option_of_role
+from ..core.messages import abbreviate, abbreviate_nodes, one_line, option_of_role
 from ..core.values import Document, Object, apply_merge_patch, merge_patch
 from ..gpu_operator.cluster_policy import (
     mig_configmap,
@@ -38,6 +42,7 @@ from ..nodes.ownership import (
     NodeEdit,
     former_labels,
     keeps_layout,
+    machine_set_owner,
 )
 from ..nodes.pods import PREFIX, daemonset_status, pods_by_node, pods_on
 from ..sharing_modes import mig_parted
@@ -541,6 +546,7 @@ class AfterHelm(Stage):
                 if self.client.get(path) is not None
             ),
             *filter(None, map(self._namespace_removal, namespaces)),
+            *_kept_on_vsphere(self.client),
         ]
         self.run_leases = [path for path in self._run_lease_paths() if self.client.get(path) is not None]
 
@@ -709,6 +715,26 @@ def _is_own(kind: str, item: Document, component: ComponentRemoval, namespaces: 
     )
     is_of_agent = is_agent_feature(kind, item) and item["metadata"].get("namespace") in namespaces
     return is_deleted_before or component.release.contains(kind, item) or is_of_agent
+
+
+def _kept_on_vsphere(client: Client) -> t.Iterator[Removal]:
+    """The templates in vCenter that the collection's MachineSets use, and the entry that keeps OpenShift from replacing them. Nothing without MachineSets."""
+    try:
+        machine_sets = list(client.list_known(machine_sets_path(MACHINE_API_NAMESPACE)))
+        configuration = client.get(MACHINE_CONFIGURATION_PATH) if machine_sets else None
+    except ApiError as error:
+        if not error.lacks_right:
+            raise
+        return
+    for item in machine_sets:
+        group, template = machine_set_owner(item, new=True), str(provider_spec_of(item).get("template") or "")
+        # A template of the collection has the name of the node group, the release and a checksum; others belong to the installer or the user.
+        if group and re.search(rf"(?:^|/){re.escape(group)}-[^/]+-[0-9a-f]{{6}}(?:-[0-9]+)?$", template):
+            reason = f"MachineSet {name_of(item)} uses it; playbook delete_nodegroups deletes the node groups of a pool with their templates"
+            yield Removal(f"template {one_line(template)} in vCenter", action="", kept=reason)
+    if boot_images.has_own_entry(configuration):
+        reason = "it keeps OpenShift from replacing the templates of this collection's MachineSets; without any, it has no effect"
+        yield Removal(boot_images.OWN_ENTRY, action="", kept=reason)
 
 
 def _lease_path(name: str, namespace: str) -> str:

@@ -162,7 +162,7 @@ class VCenter:
     @functools.cached_property
     def content(self) -> t.Any:
         """The entry to all managers of vCenter; logs in at the first use."""
-        version = self._negotiated_version()
+        version = self._version
         if self.options.proxy_host and not _supports_proxies():
             raise ConnectionProblem(
                 "proxy_host needs pyvmomi 9.0.0.0 or newer, because older ones fail behind a proxy. Install a newer pyvmomi."
@@ -182,7 +182,13 @@ class VCenter:
         self._login(content)
         return content
 
-    def _negotiated_version(self) -> str:
+    @property
+    def api_version(self) -> tuple[int, ...]:
+        """The number of the API's version that vCenter and pyvmomi have in common. pyvmomi drops what a newer version has, without an error."""
+        return _number(self._version)
+
+    @functools.cached_property
+    def _version(self) -> str:
         """The newest version that pyvmomi and vCenter have in common, from the list that vCenter publishes without a login."""
         options = self.options
         url = f"https://{options.address}/sdk/vimServiceVersions.xml"
@@ -375,12 +381,27 @@ class VCenter:
 
 @dataclass(frozen=True)
 class PowerOnFailure:
-    """The newest failure to power on a virtual machine: vCenter's reason, the time, and the type of the fault."""
+    """The newest failure to power on a virtual machine: vCenter's reason, the time, and the type of the fault.
+
+    Without a name, it is the reason why vCenter could not be asked.
+    """
 
     name: str
     reason: str
-    at: str
+    at: str = ""
     fault: str = ""
+
+    def __str__(self) -> str:
+        """The sentences for a message."""
+        if not self.name:
+            return self.reason
+        texts = (f"Virtual machine {self.name} did not start at {self.at}: {self.reason.rstrip('.')}.", self.remedy)
+        return " ".join(filter(None, texts))
+
+    @property
+    def lasts(self) -> bool:
+        """Whether another try does not help as long as nobody changes the hosts, the template or the number of machines."""
+        return bool(self.remedy)
 
     @property
     def remedy(self) -> str:
@@ -414,7 +435,7 @@ _POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         ("InsufficientGraphicsResourcesFault",),
         ("amount of graphics resource", "shareddirect", "shared direct"),
         "Either no host has a GPU left for this vGPU profile, or the default graphics type of the hosts is not Shared Direct; module vgpu_profile_info lists "
-        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (vSphere Client: Configure, Graphics) and restart the host.",
+        "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (playbook vsphere_hosts).",
     ),
     (
         ("NoCompatibleHost", "NoCompatibleHostWithAccessToDevice", "VGpuNotSupported"),
@@ -523,7 +544,7 @@ def _label(ref: t.Any) -> str:
     return f"{type(ref).__name__.rpartition('.')[2]} {ref._moId}" if ref is not None else "an object"
 
 
-def start_failures(module: t.Any, machines: t.Mapping[str, str]) -> list[str]:
+def start_failures(module: t.Any, machines: t.Mapping[str, str]) -> list[PowerOnFailure]:
     """Why virtual machines do not start, according to vCenter; never fails. The option `vcenter` of a module contains the credentials.
 
     machines: their names and vCenters.
@@ -535,22 +556,16 @@ def start_failures(module: t.Any, machines: t.Mapping[str, str]) -> list[str]:
     # The password must not be sent to a server that only a Machine names, because others may create Machines.
     if not options.get("username") or not options.get("hostname"):
         return [
-            "Set the host name, the user and the password of vCenter (option vcenter, or the variables VMWARE_*), so that its reason is shown here."
+            PowerOnFailure(
+                "",
+                "Set the host name, the user and the password of vCenter (option vcenter, or the variables VMWARE_*), so that its reason is shown here.",
+            )
         ]
     try:
         center = VCenter(VCenterOptions.from_params(options), module.user_agent)
         try:
-            failures = [failure for failure in center.failed_power_ons() if failure.name in machines]
+            return [failure for failure in center.failed_power_ons() if failure.name in machines]
         finally:
             center.close()
     except (ModuleFailure, ServiceError) as error:
-        return [f"The reason is not known, because vCenter cannot be asked: {error}"]
-    return [
-        " ".join(
-            filter(
-                None,
-                (f"Virtual machine {each.name} did not start at {each.at}: {each.reason.rstrip('.')}.", each.remedy),
-            )
-        )
-        for each in failures
-    ]
+        return [PowerOnFailure("", f"The reason is not known, because vCenter cannot be asked: {error}")]

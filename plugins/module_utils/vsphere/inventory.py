@@ -12,6 +12,7 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ..catalog.vgpu import COMPUTE, vgpu_type
 from ..core.errors import InvalidOptions
 from ..core.messages import nearest, quote
 from ..core.waits import run_bounded
@@ -33,6 +34,7 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
         "configManager.imageConfigManager",
         "datastore",
         "network",
+        "vm",
     ),
     "ResourcePool": ("name", "parent", "owner"),
     "Datastore": ("name", "parent"),
@@ -41,24 +43,29 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 }
 # The default graphics type that a host needs to run virtual machines with a vGPU.
 SHARED_DIRECT = "sharedDirect"
-# NAME-FRAME_BUFFER, or NAME-SLICES-FRAME_BUFFER if the profile is a MIG instance: grid_a100-10c, grid_a100-3-20c, nvidia_l40s-48q, H200X-1-18CME.
-# The series is a (vApps), b (vPC), c (compute) or q (vWS); with me, the instance has the media engines of the GPU, which only one can have.
-_PROFILE = re.compile(
-    r"^(?:[a-z]+_)?(?P<gpu>[a-z0-9]+)-(?:(?P<slices>[1-7])-)?(?P<size>[0-9]{1,4})(?P<series>[abcq])(?P<media>me)?[0-9]?$",
-    re.IGNORECASE,
-)
+# How a GPU is shared (Profile.sharing), and the modes of a GPU that decide which vGPUs can be on it (HostGraphicsInfo.vgpuMode). Without a mode, as before
+# vSphere 8.0.3, a GPU is in the first one.
+TIME_SLICED, MIG = "time-sliced", "mig"
+SAME_SIZE, MIXED_SIZE, MULTI_INSTANCE = "sameSize", "mixedSize", "multiInstanceGpu"
 # The compute slices of a GPU with MIG.
-_MIG_SLICES = 7
+MIG_SLICES = 7
 # The package of the vGPU manager on ESXi, such as NVD-VMware_ESXi_8.0.0_Driver.
 _MANAGER_PACKAGE = re.compile(r"^(?:NVD|NVIDIA)[-_].*(?:Driver|VMware_ESXi)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A physical GPU of a host. memory_gib is rounded to whole GiB, as in the name of the product."""
+    """A physical GPU of a host.
+
+    memory_gib is rounded to whole GiB, as in the name of the product. mode: which vGPUs can share it; empty if the API does not say so. graphics_type: the
+    active one. machines: the references of the virtual machines that use it.
+    """
 
     name: str
     memory_gib: int
+    mode: str = ""
+    graphics_type: str = ""
+    machines: tuple[t.Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,14 @@ class Host:
         return self.item.name
 
     @property
+    def reachable(self) -> bool:
+        """Whether it is connected and powered on."""
+        return is_reachable(self.item)
+
+    @property
     def usable(self) -> bool:
         """Whether it is connected, powered on, and not in maintenance mode."""
-        return (
-            str(self.item.get("runtime.connectionState")) == "connected"
-            and str(self.item.get("runtime.powerState", "poweredOn")) == "poweredOn"
-            and not self.item.get("runtime.inMaintenanceMode")
-        )
+        return self.reachable and not self.item.get("runtime.inMaintenanceMode")
 
 
 @dataclass(frozen=True)
@@ -207,15 +215,15 @@ class Inventory:
         return [_profile(name, details.get(name), hosts) for name in sorted(names)]
 
     def manager_versions(self, hosts: t.Iterable[Host]) -> dict[str, str | None]:
-        """The version of the vGPU manager on each host, such as 550.163.02; None if it is not installed, or if the user may not read it."""
+        """The version of the vGPU manager on each host, such as 550.163.02; empty if it is not installed, None if the user or vCenter cannot read it."""
 
         def read(host: Host) -> str | None:
             manager = host.item.get("configManager.imageConfigManager")
-            if manager is None or not host.usable:
+            if manager is None or not host.reachable:
                 return None
             packages = self.center.call("FetchSoftwarePackages", manager.FetchSoftwarePackages) or ()
             versions = [each.version for each in packages if _MANAGER_PACKAGE.match(each.name or "")]
-            return versions[0].partition("-")[0] if versions else None
+            return versions[0].partition("-")[0] if versions else ""
 
         calls = [(host.name, functools.partial(read, host)) for host in hosts]
         outcomes = run_bounded(calls, fatal=lambda error: not isinstance(error, VSphereError))
@@ -225,10 +233,27 @@ class Inventory:
         return {outcome.name: outcome.value for outcome in outcomes}
 
 
+def is_reachable(host: Item) -> bool:
+    """Whether a host is connected and powered on."""
+    return (
+        str(host.get("runtime.connectionState")) == "connected"
+        and str(host.get("runtime.powerState", "poweredOn")) == "poweredOn"
+    )
+
+
 def _host(item: Item) -> Host:
     infos = item.get("config.graphicsInfo", ())
     gpus = tuple(
-        Gpu(str(info.deviceName), round(info.memorySizeInKB / (1 << 20))) for info in infos if info.memorySizeInKB
+        Gpu(
+            str(info.deviceName),
+            round(info.memorySizeInKB / (1 << 20)),
+            # Older APIs have no mode.
+            str(getattr(info, "vgpuMode", None) or ""),
+            str(getattr(info, "graphicsType", None) or ""),
+            tuple(getattr(info, "vm", None) or ()),
+        )
+        for info in infos
+        if info.memorySizeInKB
     )
     config = item.get("config.graphicsConfig")
     known = tuple(each.vgpu for each in item.get("config.sharedGpuCapabilities", ()) if each.vgpu)
@@ -238,18 +263,18 @@ def _host(item: Item) -> Host:
 
 def _profile(name: str, detail: t.Any, hosts: t.Sequence[Host]) -> Profile:
     having = [host for host in hosts if name in host.known or name in host.placeable]
-    parsed = _PROFILE.match(name)
-    size = float(parsed["size"]) or 0.5 if parsed else None
-    sharing = ("mig" if parsed["slices"] else "time-sliced") if parsed else None
-    profile_class = ("compute" if parsed["series"].lower() == "c" else "quadro") if parsed else None
+    known = vgpu_type(name)
+    size = float(known.size_gib) if known else None
+    sharing = (MIG if known.slices else TIME_SLICED) if known else None
+    profile_class = ("compute" if known.series == COMPUTE else "quadro") if known else None
     if detail is not None:
         size = float(detail.fbSizeInGib) if detail.fbSizeInGib else size
-        sharing = {"mig": "mig", "timeSliced": "time-sliced"}.get(str(detail.profileSharing), sharing)
+        sharing = {"mig": MIG, "timeSliced": TIME_SLICED}.get(str(detail.profileSharing), sharing)
         profile_class = str(detail.profileClass or "") or profile_class
-    memory = _gpu_memory(parsed["gpu"] if parsed else "", having)
+    memory = _gpu_memory(known.gpu if known else "", having)
     maximum = None
-    if sharing == "mig" and parsed and parsed["slices"]:
-        maximum = 1 if parsed["media"] else _MIG_SLICES // int(parsed["slices"])
+    if sharing == MIG and known and known.slices:
+        maximum = 1 if known.media else MIG_SLICES // known.slices
         if size and memory:
             # Instances also share the memory (A100-1-10c, A30); names contain the size without its fraction.
             maximum = min(maximum, max(1, round(memory / size)))
@@ -269,12 +294,21 @@ def _profile(name: str, detail: t.Any, hosts: t.Sequence[Host]) -> Profile:
 
 def _gpu_memory(model: str, hosts: t.Iterable[Host]) -> int | None:
     """The memory of the largest GPU that a profile can be on; a host with several models is narrowed by the model in the name of the profile."""
-    gpus = [gpu for host in hosts for gpu in host.gpus]
+    return max((gpu.memory_gib for gpu in _of_model(model, [gpu for host in hosts for gpu in host.gpus])), default=None)
+
+
+def gpus_for(profile: Profile, host: Host) -> list[Gpu]:
+    """The GPUs of a host whose model and memory are those of a profile, whatever mode they are in."""
+    known = vgpu_type(profile.name)
+    return [gpu for gpu in _of_model(known.gpu if known else "", host.gpus) if gpu.memory_gib == profile.gpu_memory_gib]
+
+
+def _of_model(model: str, gpus: t.Sequence[Gpu]) -> t.Sequence[Gpu]:
+    """The GPUs of the model in the name of a profile; all of them if none has such a name."""
     # The suffixes of a100d, h100l and h200x are not part of the product's name, which may have spaces (RTX A6000). An L4 is no L40.
     words = r"\s?".join(map(re.escape, model.lower().rstrip("dlx")))
     pattern = re.compile(rf"{words}(?![0-9])", re.IGNORECASE)
-    named = [gpu for gpu in gpus if words and pattern.search(gpu.name)]
-    return max((gpu.memory_gib for gpu in named or gpus), default=None)
+    return [gpu for gpu in gpus if words and pattern.search(gpu.name)] or gpus
 
 
 def mmio_gib(gpu_memory_gib: int, count: int) -> int:
@@ -288,10 +322,10 @@ def mmio_gib(gpu_memory_gib: int, count: int) -> int:
     return 2 * power * count
 
 
-def receiving_hosts(hosts: t.Iterable[Host], datastore: t.Any, network: t.Any) -> list[Host]:
-    """The usable hosts that have both the datastore and the network, which is where an import can be received."""
+def connected_hosts(hosts: t.Iterable[Host], datastore: t.Any, network: t.Any) -> list[Host]:
+    """The hosts that have both the datastore and the network: usable ones can receive an import, and machines can run on them."""
     return [
         host
         for host in hosts
-        if host.usable and datastore in host.item.get("datastore", ()) and network in host.item.get("network", ())
+        if datastore in host.item.get("datastore", ()) and network in host.item.get("network", ())
     ]

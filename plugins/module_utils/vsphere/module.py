@@ -8,6 +8,8 @@ import functools
 import hashlib
 import typing as t
 
+from ..catalog.openshift import FailureDomain
+from ..catalog.vgpu import MAX_TEMPLATE_NAME, MAX_VGPUS, mmio_problem, profile_problem
 from ..core.errors import InvalidOptions, ServiceError
 from ..core.http import ConnectionPools
 from ..core.messages import quote
@@ -16,12 +18,11 @@ from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VCenter, VCenterOptions, VSphereError
 from .connection import CONNECTION
-from .openshift import FailureDomain, OpenShift, find_failure_domain
+from .openshift import OpenShift, find_failure_domain
 from .ova import OvaSource, Upload
-from .templates import MAX_NAME, TemplateRequest
+from .templates import TemplateRequest, folder_path
 
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
-NAMESPACE: ArgumentSpec = {"namespace": {"type": "str", "default": "openshift-machine-api"}}
 _TEMPLATE: ArgumentSpec = {
     "name": {"type": "str"},
     "profile": {"type": "str"},
@@ -34,6 +35,10 @@ _TEMPLATE: ArgumentSpec = {
     "resource_pool": {"type": "str"},
     "folder": {"type": "str", "default": "accel-gpu"},
     "mmio_gib": {"type": "int"},
+    "machines": {"type": "int"},
+    "max_machines": {"type": "int"},
+    "recreate": {"type": "bool", "default": False},
+    "driver_version": {"type": "str"},
     "url": {"type": "str"},
     "path": {"type": "path"},
     "checksum": {"type": "str"},
@@ -48,9 +53,6 @@ TEMPLATES: ArgumentSpec = {
     },
 }
 _PLACES = ("datacenter", "cluster", "datastore", "network")
-# NVIDIA limits the vGPUs of a virtual machine to 16 (vSphere 8.0 Update 2 and later); vCenter reports the limit of older hardware versions.
-_MAX_COUNT = 16
-_NAME_ROOM = MAX_NAME - 40
 
 
 class VSphereModule(ClusterModule):
@@ -168,8 +170,8 @@ class VSphereModule(ClusterModule):
             own = self.openshift.infrastructure_name()
             for domain in domains:
                 # Without a folder, the machines are in one with the name of the cluster (openshift/installer, pkg/asset/machines/vsphere).
-                machines = _folder_parts(domain.folder or own, domain.datacenter)
-                if machines == _folder_parts(entry["folder"], places["datacenter"]):
+                machines = folder_path(f"/{domain.datacenter.strip('/')}/vm", domain.folder or own)
+                if machines == folder_path(f"/{(places['datacenter'] or '').strip('/')}/vm", entry["folder"]):
                     raise InvalidOptions(
                         [
                             f"folder: {entry['folder']} is the folder of the cluster's machines, in which OpenShift replaces templates with its own; set "
@@ -182,6 +184,7 @@ class VSphereModule(ClusterModule):
             count=entry["count"],
             folder=entry["folder"],
             mmio_gib=entry["mmio_gib"],
+            **{name: entry[name] for name in ("machines", "max_machines", "recreate", "driver_version")},
             source=self._source(entry),
             **places,
         )
@@ -207,23 +210,22 @@ class VSphereModule(ClusterModule):
         return t.cast("OpenShift", self.openshift).source()
 
 
-def _folder_parts(folder: str, datacenter: str) -> list[str]:
-    """The parts of the inventory path of a folder of virtual machines, which may be given as a name below the folder `vm` of a data center."""
-    path = folder if folder.startswith("/") else f"{datacenter}/vm/{folder}"
-    return [part for part in path.split("/") if part]
-
-
 def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Iterator[str]:
     """The problems of one template that can be found without vCenter."""
     name = entry["name"] or ""
-    if not name.strip() or "/" in name or len(name) > _NAME_ROOM:
-        yield f"name: must have 1 to {_NAME_ROOM} characters without a slash, because the release and a checksum are added to it"
+    if not name.strip() or "/" in name or len(name) > MAX_TEMPLATE_NAME:
+        yield f"name: must have 1 to {MAX_TEMPLATE_NAME} characters without a slash, because the release and a checksum are added to it"
     if not entry["profile"]:
         yield "profile: is not set; set a vGPU profile, such as grid_a100-10c (module vgpu_profile_info lists them)"
-    if not 1 <= entry["count"] <= _MAX_COUNT:
-        yield f"count: {entry['count']} is not a number of vGPUs from 1 to {_MAX_COUNT}"
-    if entry["mmio_gib"] is not None and (entry["mmio_gib"] < 1 or entry["mmio_gib"] & (entry["mmio_gib"] - 1)):
-        yield f"mmio_gib: {entry['mmio_gib']} is not a power of two; set one, such as 256, or omit it"
+    elif problem := profile_problem(entry["profile"]):
+        yield f"profile: {problem}"
+    if not 1 <= entry["count"] <= MAX_VGPUS:
+        yield f"count: {entry['count']} is not a number of vGPUs from 1 to {MAX_VGPUS}"
+    if entry["mmio_gib"] is not None and (problem := mmio_problem(entry["mmio_gib"])):
+        yield f"mmio_gib: {problem}"
+    for option in ("machines", "max_machines"):
+        if (entry[option] or 0) < 0:
+            yield f"{option}: {entry[option]} is negative; set the number of virtual machines that are cloned from the template"
     missing = [place for place in _PLACES if not entry[place]]
     if missing and not has_cluster:
         yield f"{', '.join(missing)}: not set; set them, or set kubernetes, so that the failure domain is read from the cluster"

@@ -8,9 +8,8 @@ import functools
 import json
 import re
 import typing as t
-from dataclasses import dataclass
 
-from ..catalog.openshift import INFRASTRUCTURE_PATH, machine_sets_path, machines_path
+from ..catalog.openshift import INFRASTRUCTURE_PATH, FailureDomain, failure_domains, machine_sets_path, machines_path
 from ..core.errors import InvalidOptions
 from ..core.messages import join_words, quote
 from ..core.values import Object, get_nested
@@ -29,21 +28,6 @@ _ARCHITECTURE = "x86_64"
 _STREAM = {"location": r"https?://\S+", "sha256": r"[0-9a-fA-F]{64}", "release": r"[0-9A-Za-z][0-9A-Za-z._-]{0,31}"}
 # Phases of a Machine whose virtual machine exists, so that its template is no longer needed for it.
 _CLONED = ("Provisioned", "Running", "Deleting", "Failed")
-
-
-@dataclass(frozen=True)
-class FailureDomain:
-    """A failure domain of the Infrastructure object. `folder` is the one of the cluster's virtual machines, which templates must not be in."""
-
-    name: str
-    zone: str
-    server: str
-    datacenter: str
-    cluster: str
-    datastore: str
-    network: str
-    resource_pool: str | None
-    folder: str | None
 
 
 class OpenShift:
@@ -130,28 +114,6 @@ def template_of(item: Object) -> str:
     """The template that a MachineSet or a Machine names; empty if there is none."""
     spec = get_nested(item, "spec", "template", "spec") or item.get("spec")
     return str(get_nested(spec, "providerSpec", "value", "template") or "")
-
-
-def failure_domains(infrastructure: Object) -> list[FailureDomain]:
-    """The failure domains in an Infrastructure object, in its order."""
-    domains = []
-    for each in get_nested(infrastructure, "spec", "platformSpec", "vsphere", "failureDomains") or ():
-        topology = each.get("topology") or {}
-        networks = topology.get("networks") or [""]
-        domains.append(
-            FailureDomain(
-                str(each.get("name") or ""),
-                str(each.get("zone") or ""),
-                str(each.get("server") or ""),
-                str(topology.get("datacenter") or ""),
-                str(topology.get("computeCluster") or ""),
-                str(topology.get("datastore") or ""),
-                str(networks[0]),
-                topology.get("resourcePool") or None,
-                topology.get("folder") or None,
-            )
-        )
-    return domains
 
 
 def find_failure_domain(domains: t.Sequence[FailureDomain], name: str | None) -> FailureDomain:

@@ -67,7 +67,7 @@ def set_extra_config(spec: t.Any, options: t.Mapping[str, str]) -> None:
     spec.extraConfig = [*kept, *(vim.option.OptionValue(key=key, value=value) for key, value in options.items())]
 
 
-def _profiles(item: Item) -> Counter[str]:
+def vgpu_profiles(item: Item) -> Counter[str]:
     """The number of vGPU devices of each profile."""
     return Counter(
         str(device.backing.vgpu)
@@ -111,10 +111,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "profile",
         ("config.hardware.device",),
-        lambda item: ", ".join(sorted(_profiles(item))),
+        lambda item: ", ".join(sorted(vgpu_profiles(item))),
         lambda spec, values: None,
     ),
-    Setting("count", ("config.hardware.device",), lambda item: _profiles(item).total(), _add_devices),
+    Setting("count", ("config.hardware.device",), lambda item: vgpu_profiles(item).total(), _add_devices),
     Setting(
         "mmio_gib",
         ("config.extraConfig",),

@@ -17,11 +17,12 @@ import typing as t
 import uuid
 from dataclasses import dataclass, field
 
+from ..catalog.vgpu import profile_problem
 from ..core.errors import InvalidOptions, ModuleFailure
-from ..core.messages import abbreviate, join_words, quote
+from ..core.messages import abbreviate, join_words, nearest, quote
 from ..core.values import parse_json
 from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
-from .inventory import SHARED_DIRECT, Host, Inventory, Profile, mmio_gib, receiving_hosts
+from .inventory import SHARED_DIRECT, Host, Inventory, Profile, connected_hosts, mmio_gib
 from .ova import MIN_HARDWARE, ImportTarget, OpenOva, OvaError, OvaSource, Upload, import_ova
 from .settings import (
     PROPERTIES,
@@ -41,8 +42,6 @@ FINGERPRINT_KEY = "accel-gpu.template"
 FINISHED_KEY = "accel-gpu.template-finished"
 # ESXi writes this key when a virtual machine is started for the first time, and keeps it.
 _STARTED_KEY = "sched.swap.derivedName"
-# The maximum length of the name of a virtual machine in vCenter.
-MAX_NAME = 80
 _PROPERTIES = {
     "VirtualMachine": tuple(
         dict.fromkeys(
@@ -56,6 +55,7 @@ _PROPERTIES = {
 }
 # The privileges that building and deleting templates needs, by the object they are checked on. Sources: "Required Privileges" of the methods in the
 # vSphere API reference, and the table of OpenShift's documentation for installations on vSphere.
+DELETE_PRIVILEGE = "VirtualMachine.Inventory.Delete"
 FOLDER_PRIVILEGES = (
     "VApp.Import",
     "VirtualMachine.Config.AddNewDisk",
@@ -64,7 +64,7 @@ FOLDER_PRIVILEGES = (
     "VirtualMachine.Config.Resource",
     "VirtualMachine.Config.Settings",
     "VirtualMachine.Inventory.Create",
-    "VirtualMachine.Inventory.Delete",
+    DELETE_PRIVILEGE,
     "VirtualMachine.Provisioning.MarkAsTemplate",
 )
 POOL_PRIVILEGES = ("Resource.AssignVMToPool", "VApp.Import")
@@ -134,6 +134,11 @@ class TemplateRequest:
     source: OvaSource
     resource_pool: str | None = None
     mmio_gib: int | None = None
+    # The machines that are cloned from it: see capacity.Demand. driver_version: of their guest driver.
+    machines: int | None = None
+    max_machines: int | None = None
+    recreate: bool = False
+    driver_version: str | None = None
 
     @property
     def label(self) -> str:
@@ -143,7 +148,10 @@ class TemplateRequest:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A request with the objects of vCenter that it names, and the settings that follow from the hosts."""
+    """A request with the objects of vCenter that it names, and the settings that follow from the hosts.
+
+    hosts: the usable ones with the datastore and the network. suitable: also those that are not usable at present. profiles: all of the cluster.
+    """
 
     request: TemplateRequest
     configuration: Configuration
@@ -152,6 +160,9 @@ class Resolved:
     datastore: Item
     network: Item
     hosts: tuple[Host, ...]
+    suitable: tuple[Host, ...]
+    profile: Profile
+    profiles: tuple[Profile, ...]
     folder_path: str
     folder: Item | None
     warnings: tuple[str, ...] = ()
@@ -193,8 +204,8 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
     network = inventory.find("Network", request.network, "network", datacenter)
     pool = inventory.resource_pool(cluster, request.resource_pool, "resource_pool")
     hosts = inventory.hosts_of(cluster)
-    receiving = receiving_hosts(hosts, datastore.ref, network.ref)
-    if not receiving:
+    connected = connected_hosts(hosts, datastore.ref, network.ref)
+    if not any(host.usable for host in connected):
         raise InvalidOptions(
             [
                 f"no usable host of {cluster.name} has both the datastore {datastore.name} and the network {network.name}; connect a host, end its "
@@ -203,7 +214,7 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
         )
     if cluster.ref not in profiles:
         profiles[cluster.ref] = inventory.profiles(cluster)
-    profile = _find_profile(request.profile, profiles[cluster.ref], cluster.name)
+    profile = _find_profile(inventory, request.profile, profiles[cluster.ref], cluster.name, hosts)
     mmio = request.mmio_gib or (mmio_gib(profile.gpu_memory_gib, request.count) if profile.gpu_memory_gib else None)
     if mmio is None:
         raise InvalidOptions(
@@ -211,7 +222,7 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
                 f"mmio_gib: the hosts of {cluster.name} do not report the memory of their GPUs, from which it is computed; set it"
             ]
         )
-    path = _folder_path(inventory, datacenter, request.folder)
+    path = _path_in(inventory, datacenter, request.folder)
     folder = next((item for item in inventory.of_kind("Folder") if inventory.path(item) == path), None)
     return Resolved(
         request,
@@ -220,25 +231,50 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
         pool,
         datastore,
         network,
-        tuple(receiving),
+        tuple(host for host in connected if host.usable),
+        tuple(connected),
+        profile,
+        tuple(profiles[cluster.ref]),
         path,
         folder,
         tuple(_host_warnings(request, profile, hosts)),
     )
 
 
-def _find_profile(name: str, profiles: t.Sequence[Profile], cluster: str) -> Profile:
+def _find_profile(
+    inventory: Inventory, name: str, profiles: t.Sequence[Profile], cluster: str, hosts: t.Sequence[Host]
+) -> Profile:
     """The profile with this name in any case; vCenter accepts only the spelling of the hosts."""
     profile = next((profile for profile in profiles if profile.name.lower() == name.lower()), None)
     if profile is None:
-        known = abbreviate([each.name for each in profiles]) if profiles else "none"
+        names = [each.name for each in profiles]
+        similar = nearest(name, names)
+        question = f"did you mean {similar}? " if similar else ""
+        reasons = "".join(f". {text}" for text in _without_profiles(inventory, hosts))
         raise InvalidOptions(
             [
-                f"profile: no host of {cluster} offers {quote(name)}; known: {known}. Hosts offer profiles once NVIDIA's vGPU manager is installed; a "
-                "host whose GPUs run another profile may not list it"
+                f"profile: no host of {cluster} offers {quote(name)}; {question}known: {abbreviate(names) or 'none'}{reasons}. A host whose GPUs run another "
+                "profile may not list it"
             ]
         )
+    if problem := profile_problem(profile.name):
+        raise InvalidOptions([f"profile: {problem}"])
     return profile
+
+
+def _without_profiles(inventory: Inventory, hosts: t.Sequence[Host]) -> t.Iterator[str]:
+    """Why hosts offer no profile, one sentence without a period for each reason; reads the packages of the hosts that have GPUs."""
+    if not any(host.gpus for host in hosts):
+        yield "No host reports a GPU of which vCenter knows the memory; check that the GPUs are not passed through"
+        return
+    silent = [host for host in hosts if host.gpus and not host.known and not host.placeable]
+    versions = inventory.manager_versions(silent) if silent else {}
+    if lacking := [host.name for host in silent if versions[host.name] == ""]:
+        yield f"NVIDIA's vGPU manager is not installed on {abbreviate(lacking)}; install its VIB, and restart the host"
+    if unsuitable := [
+        host.name for host in silent if versions[host.name] != "" and host.graphics_type not in ("", SHARED_DIRECT)
+    ]:
+        yield f"The default graphics type of {abbreviate(unsuitable)} is not Shared Direct; set it in the vSphere Client under Configure, Graphics"
 
 
 def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence[Host]) -> t.Iterator[str]:
@@ -249,27 +285,18 @@ def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence
             f"{request.label}: the default graphics type of {join_words(shared)} is not Shared Direct, so no machine with a vGPU starts there. Set it in "
             "the vSphere Client under Configure, Graphics."
         )
-    largest = max((_places(host, profile) for host in having), default=0)
-    if largest and request.count > largest:
-        yield (
-            f"{request.label}: count is {request.count}, but no host has GPUs for more than {largest} vGPUs of {profile.name}, so no machine starts. Use a "
-            "smaller count or profile."
-        )
-    if not profile.placeable_hosts:
-        yield f"{request.label}: no host can place {profile.name} at present. Machines start when a GPU is free."
 
 
-def _places(host: Host, profile: Profile) -> int:
-    """The maximum number of vGPUs of a profile on a host; 0 if it is unknown."""
-    gpus = [gpu for gpu in host.gpus if gpu.memory_gib == profile.gpu_memory_gib]
-    return len(gpus) * (profile.max_per_gpu or 0)
+def folder_path(root: str, folder: str) -> str:
+    """The inventory path of a folder of virtual machines, which may be a name below the folder `root` of a data center."""
+    return "/".join(["" if folder.startswith("/") else root, *filter(None, folder.split("/"))])
 
 
-def _folder_path(inventory: Inventory, datacenter: Item, folder: str) -> str:
-    """The inventory path of a folder of virtual machines; a name is below the folder `vm` of the data center."""
+def _path_in(inventory: Inventory, datacenter: Item, folder: str) -> str:
+    """The path of a folder for templates, which must be below the folder `vm` of the data center."""
     root = inventory.items.get(datacenter.get("vmFolder"))
     base = inventory.path(root) if root else f"{inventory.path(datacenter)}/vm"
-    path = "/".join(["" if folder.startswith("/") else base, *filter(None, folder.split("/"))])
+    path = folder_path(base, folder)
     if not path.startswith(f"{base}/"):
         raise InvalidOptions(
             [f"folder: {quote(folder)} is not below {base}; templates need a folder of their own there"]
@@ -363,23 +390,54 @@ def folders_named(inventory: Inventory, folder: str) -> dict[str, t.Any]:
         for item in inventory.of_kind("Datacenter")
         if (ref := item.get("vmFolder")) in inventory.items
     ]
-    paths = (
-        {folder.rstrip("/")}
-        if folder.startswith("/")
-        else {f"{inventory.path(root)}/{folder.strip('/')}" for root in roots}
-    )
+    paths = {folder_path(inventory.path(root), folder) for root in roots}
     return {path: item.ref for item in inventory.of_kind("Folder") if (path := inventory.path(item)) in paths}
 
 
-def clones_of(center: VCenter) -> dict[str, list[str]]:
-    """The virtual machines that were cloned from templates of this collection, whose fingerprint they inherit: instance UUID of the template -> names."""
-    paths = ("name", "config.extraConfig", "config.instanceUuid")
+@dataclass(frozen=True)
+class Fingerprinted:
+    """A virtual machine or template anywhere in vCenter that has a fingerprint: one of this collection's templates, or a clone of one."""
+
+    item: Item
+    fingerprint: Fingerprint
+
+    @property
+    def is_clone(self) -> bool:
+        """Whether it has inherited the fingerprint."""
+        return self.fingerprint.instance_uuid != str(self.item.get("config.instanceUuid") or "")
+
+
+def read_fingerprinted(center: VCenter) -> list[Fingerprinted]:
+    """All virtual machines and templates with a fingerprint, in all folders."""
+    paths = ("name", "parent", "config.extraConfig", "config.instanceUuid")
+    items = center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths})
+    fingerprints = ((item, Fingerprint.from_text(extra_config(item).get(FINGERPRINT_KEY, ""))) for item in items)
+    return [Fingerprinted(item, fingerprint) for item, fingerprint in fingerprints if fingerprint is not None]
+
+
+def clones_of(machines: t.Iterable[Fingerprinted]) -> dict[str, list[str]]:
+    """The clones of each template: instance UUID of the template -> names."""
     clones: dict[str, list[str]] = {}
-    for item in center.read([(center.content.rootFolder, "VirtualMachine")], {"VirtualMachine": paths}):
-        fingerprint = Fingerprint.from_text(extra_config(item).get(FINGERPRINT_KEY, ""))
-        if fingerprint is not None and fingerprint.instance_uuid != item.get("config.instanceUuid"):
-            clones.setdefault(fingerprint.instance_uuid, []).append(item.name)
+    for machine in machines:
+        if machine.is_clone:
+            clones.setdefault(machine.fingerprint.instance_uuid, []).append(machine.item.name)
     return {key: sorted(names) for key, names in clones.items()}
+
+
+def in_other_folders(
+    machines: t.Iterable[Fingerprinted], inventory: Inventory, folders: t.Container[str]
+) -> list[tuple[str, Fingerprint]]:
+    """The paths of the templates that are not directly in the folders, so that no run sees them: somebody has declared another folder."""
+    own = ((inventory.path(machine.item), machine.fingerprint) for machine in machines if not machine.is_clone)
+    return sorted((each for each in own if each[0].rpartition("/")[0] not in folders), key=lambda each: each[0])
+
+
+def other_folder_text(path: str) -> str:
+    """The warning about a template in another folder than the declared one."""
+    return (
+        f"{path} is not in the declared folder, so no run replaces or deletes it. When no MachineSet uses it, delete it with the module vgpu_template (state "
+        "absent, and its folder)."
+    )
 
 
 @dataclass
@@ -437,13 +495,15 @@ def plan_templates(
     templates: t.Sequence[Template],
     cluster: str,
     users_of: t.Callable[[Template], list[str] | None],
+    *,
+    are_built: bool = False,
 ) -> list[TemplatePlan]:
     """What to do for each request.
 
     cluster: the cluster that the templates belong to; those of other clusters are left alone. users_of: who uses a template; None if that is unknown, in
-    which case it is not deleted.
+    which case it is not deleted. are_built: whether the new templates will exist by then.
     """
-    return [_plan(each, templates, cluster, users_of) for each in resolved]
+    return [_plan(each, templates, cluster, users_of, are_built) for each in resolved]
 
 
 def own_templates(templates: t.Iterable[Template], cluster: str, name: str) -> list[Template]:
@@ -462,6 +522,7 @@ def _plan(
     templates: t.Sequence[Template],
     cluster: str,
     users_of: t.Callable[[Template], list[str] | None],
+    are_built: bool,
 ) -> TemplatePlan:
     here = [template for template in templates if template.path.rpartition("/")[0] == resolved.folder_path]
     own = own_templates(here, cluster, resolved.request.name)
@@ -480,7 +541,7 @@ def _plan(
         users = users_of(template)
         plan.used[template.path] = users or []
         # Without a new template that exists, the old one may still be needed.
-        if users == [] and current is not None and is_deletable(template):
+        if users == [] and (current is not None or are_built) and is_deletable(template):
             plan.collected.append(template)
     return plan
 
@@ -532,15 +593,26 @@ def required_privileges(plans: t.Iterable[TemplatePlan], inventory: Inventory) -
 
 def privilege_problems(center: VCenter, inventory: Inventory, plans: t.Sequence[TemplatePlan]) -> list[str]:
     """One line for each object on which the user lacks privileges for the changes."""
-    needed = required_privileges(plans, inventory)
-    if not needed:
-        return []
-    missing = center.missing_privileges(needed)
     pools = {plan.resolved.resource_pool: f"the resource pool of {plan.resolved.cluster.name}" for plan in plans}
+    return _missing_privileges(center, inventory, required_privileges(plans, inventory), pools)
+
+
+def deletion_problems(center: VCenter, inventory: Inventory, folders: t.Iterable[t.Any]) -> list[str]:
+    """One line for each of these folders in which the user may not delete templates."""
+    return _missing_privileges(center, inventory, {ref: [DELETE_PRIVILEGE] for ref in folders}, {})
+
+
+def _missing_privileges(
+    center: VCenter,
+    inventory: Inventory,
+    needed: t.Mapping[t.Any, t.Sequence[str]],
+    labels: t.Mapping[t.Any, str],
+) -> list[str]:
+    missing = center.missing_privileges(needed) if needed else {}
     problems = []
     for ref, names in missing.items():
         item = inventory.items.get(ref)
-        where = inventory.path(item) if item is not None else pools.get(ref, str(ref))
+        where = inventory.path(item) if item is not None else labels.get(ref, str(ref))
         problems.append(
             f"{where}: user {center.options.username} lacks the privileges {join_words(names)}; add them to the user's role on this object or above it"
         )

@@ -142,6 +142,17 @@ _OPERATIONS = (
         credentials=("vcenter",),
     ),
     Operation(
+        "vsphere_hosts",
+        "Checks whether the ESXi hosts are prepared for the pools, and sets their graphics type if asked to.",
+        questions=(
+            "gpu_vsphere_hosts_apply",
+            "gpu_vsphere_hosts_names",
+            "gpu_vsphere_hosts_restart",
+            "gpu_vsphere_hosts_wait_timeout",
+        ),
+        credentials=("vcenter",),
+    ),
+    Operation(
         "driver_image",
         "Builds or copies the vGPU driver images of the pools.",
         questions=("gpu_driver_image_force",),
@@ -194,6 +205,14 @@ _OPERATIONS = (
         "Resets pools to whole GPUs without sharing.",
         REMOVES,
         ("gpu_sharing_pool_names", "gpu_sharing_wait_timeout", "gpu_confirm"),
+        credentials=("vcenter",),
+    ),
+    Operation(
+        "templates_refresh",
+        "Replaces the vSphere templates of pools, and then their machines, one after another.",
+        REMOVES,
+        ("gpu_pool", "gpu_confirm"),
+        required=("gpu_pool",),
         credentials=("vcenter",),
     ),
     Operation(

@@ -43,7 +43,7 @@ class _Variable:
 
 # The variables of playbooks, which no argument specification describes.
 _OF_PLAYBOOKS = {
-    "gpu_pool": _Variable("Pool", "Name of the pool. delete_nodegroups also accepts names that are separated by commas, and the word all."),
+    "gpu_pool": _Variable("Pool", "Name of the pool. Some operations also accept names that are separated by commas, and the word all."),
     "gpu_node_count": _Variable("Number of nodes", "The number of nodes of the pool.", default=0),
 }  # fmt: skip
 

@@ -34,9 +34,9 @@ OTHERS = (
         "verify_mirror",
     ),
 )
-OF_NODE_GROUPS = ("nodegroups", "delete_nodegroups", "scale")
+OF_NODE_GROUPS = ("nodegroups", "delete_nodegroups", "scale", "templates_refresh")
 # These ask for a pool before they send a request.
-NEED_A_POOL = {"delete_nodegroups", "scale"}
+NEED_A_POOL = {"delete_nodegroups", "scale", "templates_refresh"}
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands of docs/tutorial.md, in its order, in a lab of their own; their output has the lines that the page shows.
+"""The commands of the tutorials, in their order, in labs of their own; their output has the lines that the pages show.
 
 Blocks in the language `shell` are commands, and a block `text` is the output of the commands before it. The only block `console` gets the
 repository, which the test already has.
@@ -20,17 +20,21 @@ import pytest
 from tests.labs import LAB, build_lab, free_name
 from tests.programs import BUILD, REPO, environment, run
 
-PAGE = REPO / "docs" / "tutorial.md"
+# Each page with the parts that its lab needs besides those of every lab.
+PAGES: dict[str, tuple[str, ...]] = {
+    "tutorial.md": (),
+    "tutorial-vsphere.md": ("vsphere", "registry", "toxiproxy"),
+}
 FOLDER = BUILD / "tutorial"
 _BLOCK = re.compile(r"^```(shell|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
 
-def steps() -> list[tuple[str, list[str]]]:
+def steps(page: str) -> list[tuple[str, list[str]]]:
     """Each block of commands with the lines of output that the page shows for it."""
     actual: list[tuple[str, list[str]]] = []
-    for language, text in _BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+    for language, text in _BLOCK.findall((REPO / "docs" / page).read_text(encoding="utf-8")):
         if language == "shell":
             actual.append((text, []))
         else:
@@ -96,18 +100,22 @@ def reader() -> Iterator[Shell]:
 
 @pytest.mark.sampled(1, group="whole runs")
 @pytest.mark.usual(150)
-def test_a_newcomer_can_follow_the_tutorial(request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("page", PAGES)
+def test_a_newcomer_can_follow_the_tutorial(request: pytest.FixtureRequest, page: str) -> None:
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         build_lab()
+        if parts := PAGES[page]:
+            build_lab(*parts)
     with reader() as shell:
-        for commands, lines in steps():
+        for commands, lines in steps(page):
             output = shell.run(commands)
             assert missing(lines, output) == [], output
     assert not Path(FOLDER).exists()
 
 
-def test_the_tutorial_shows_output_of_commands() -> None:
-    assert len(steps()) > 10
-    assert sum(bool(lines) for _, lines in steps()) > 6
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tutorial_shows_output_of_commands(page: str) -> None:
+    assert len(steps(page)) > 10
+    assert sum(bool(lines) for _, lines in steps(page)) > 6
     assert missing(["a ... b", "c"], "x\na  1 b\nc\n") == []
     assert missing(["c", "a ... b"], "a 1 b\nc\n") == ["a ... b"]

@@ -66,7 +66,10 @@ def test_a_new_release_makes_a_new_template_beside_the_old_one(site: Site) -> No
 
 def test_the_same_template_in_another_folder(site: Site) -> None:
     """Its name is taken in the datastore, but not in the folder."""
-    paths = [site.template(folder=folder)["templates"]["vdi"]["path"] for folder in ("first", "second")]
+    results = [site.template(folder=folder) for folder in ("first", "second")]
+    paths = [result["templates"]["vdi"]["path"] for result in results]
+    assert "warnings" not in results[0]
+    assert f"{paths[0]} is not in the declared folder" in str(results[1]["warnings"])
     assert [path.partition("/vdi-")[0] for path in paths] == ["/DC1/vm/first", "/DC1/vm/second"]
     assert site.machines() == paths
     assert not site.template(folder="second")["changed"]

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.parts import OPENSHIFT as OPENSHIFT_PARTS
+from lab.parts import of_openshift
 from tests.labs import OPENSHIFT, Lab, build_lab, own_lab
 from tests.programs import REPO
 
@@ -25,12 +26,14 @@ from .results import Row
 from .rolling import rolling
 from .sharing import SharingBenchmark
 from .site import rerun
+from .vsphere import LAB_OPTIONS, VSphereBenchmark
 
 # Number of pairs of runs in a round, by number of nodes.
 PAIRS = {100: 3, 1000: 1, 5000: 1}
-ROUNDS = 2
+ROUNDS, UPLOADS = 2, 3
 ROLLING = 100
 PAGE = REPO / "docs" / "performance.md"
+_VSPHERE = of_openshift(None, "VSphere")
 Say = Callable[[str], None]
 
 
@@ -89,6 +92,12 @@ class Bench:
         self.rows += groups.fleet(CLUSTERS, GROUPS, FORKS)
         self.environment = self.environment or environment(lab, ROUNDS, self._load)
 
+    def vsphere(self, lab: Lab, folder: Path) -> None:
+        """Measure templates in vCenter, and machines that are cloned from one."""
+        benchmark = VSphereBenchmark(lab, folder, UPLOADS, self._say)
+        self.rows += [*benchmark.uploads(), *benchmark.unchanged(), benchmark.machines()]
+        self.environment = self.environment or environment(lab, ROUNDS, self._load)
+
 
 def main() -> int:
     """Run the benchmarks, write the page, and return the exit status."""
@@ -100,6 +109,7 @@ def main() -> int:
         "rolling": (Bench.rolling, ()),
         "groups": (Bench.groups, ("openstack",)),
         "images": (Bench.images, ("registry",)),
+        "vsphere": (Bench.vsphere, _VSPHERE),
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--page", type=Path, help=f"output file (default: {PAGE}; with --only: none)")
@@ -114,11 +124,13 @@ def main() -> int:
         print(f"bench: {time.monotonic() - started:4.0f} s  {text}", file=sys.stderr, flush=True)
 
     desired = [kinds[name] for name in kinds if name in (options.only or kinds)]
-    build_lab("kube", *(OPENSHIFT if any(parts == OPENSHIFT_PARTS for _measure, parts in desired) else ()))
+    has_vsphere = any(parts == _VSPHERE for _measure, parts in desired)
+    has_openshift = has_vsphere or any(parts == OPENSHIFT_PARTS for _measure, parts in desired)
+    build_lab("kube", *(OPENSHIFT if has_openshift else ()), *(("vsphere",) if has_vsphere else ()))
     bench = Bench(say)
     with tempfile.TemporaryDirectory() as folder:
         for parts in dict.fromkeys(parts for _measure, parts in desired):
-            with own_lab("bench", *parts) as lab:
+            with own_lab("bench", *parts, options=LAB_OPTIONS if parts == _VSPHERE else ()) as lab:
                 for measure in (measure for measure, needed in desired if needed == parts):
                     measure(bench, lab, Path(folder))
     assert bench.environment is not None

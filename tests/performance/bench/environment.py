@@ -38,6 +38,8 @@ _COMMANDS = (
     ("For comparison, openstack", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
     ("Images", "ansible-playbook -i inventories/lab tests/performance/bench/images.yml"),
     ("For comparison, skopeo", "skopeo copy --all --preserve-digests docker://SOURCE docker://DESTINATION"),
+    ("Templates and machines on vSphere", "ansible-playbook -i CLUSTERS tests/performance/bench/vsphere.yml"),
+    ("For comparison, govc", "govc import.ova -ds DATASTORE -pool POOL -folder FOLDER OVA; sha256sum OVA"),
 )
 
 
@@ -49,10 +51,10 @@ def environment(lab: Lab, rounds: int, load: float, node_bytes: int | None = Non
     notes = [
         f"Each time is the duration of a whole process. It is the median of at least {rounds} rounds; the fastest and the slowest round are in "
         "parentheses. Each command alternates with the command that it is compared with, so that a change in the machine's speed "
-        "affects both commands. The limits for durations apply to the ratio between the durations of the two commands. *In modules* is the total time in the "
+        "affects both commands. The limits for durations apply to the ratio between the durations of the two commands, unless they are in seconds. *In modules* is the total time in the "
         "collection's modules, in seconds, from the start of each task to its result. *CPU seconds* is the CPU time of all processes of "
         "the command, and *MiB* is the memory of the largest of these processes. *Servers' CPU seconds* is the CPU time of all of the lab's "
-        "servers during the command. Requests are counted in the API server's audit log; for node groups, they are counted in the cloud's log."
+        "servers during the command. Requests are counted in the API server's audit log; for node groups, they are counted in the cloud's log, and for templates in vCenter's."
     ]
     if node_bytes is not None:
         notes.append(

@@ -99,6 +99,6 @@ def test_all_variables_of_the_collection_are_accepted() -> None:
 def test_the_variables_of_two_playbooks_select_nothing_elsewhere(name: str) -> None:
     (line,) = misspelled_variables([name, "gpu_cluster", "gpu_pools"])
     assert line.startswith(
-        f"{name}: only the playbooks scale and delete_nodegroups read this variable. Select pools with"
+        f"{name}: only the playbooks scale, delete_nodegroups and templates_refresh read this variable. Select pools with"
     )
     assert misspelled_variables([name, "__gpu_pool_is_read"]) == []

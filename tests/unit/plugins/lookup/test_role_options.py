@@ -46,7 +46,7 @@ PROBLEMS: dict[str, tuple[dict[str, t.Any], list[str]]] = {
     "similar name": ({"gpu_sharing_pool_name": "train"}, ["did you mean gpu_sharing_pool_names?"]),
     "other playbooks": (
         {"gpu_pool": "train"},
-        ["only the playbooks scale and delete_nodegroups read this variable"],
+        ["only the playbooks scale, delete_nodegroups and templates_refresh read this variable"],
     ),
 }
 

@@ -28,6 +28,10 @@ RUNNING = [machine("train-a", SET), machine("train-b", SET)]
 LEAVING = copy.deepcopy(RUNNING[1])
 LEAVING["metadata"]["deletionTimestamp"] = "2026-11-24T05:19:00Z"
 FAILED = machine("train-c", SET, "Failed", errorReason="InsufficientResources")
+STARTING = machine("train-c", SET, "Provisioning")
+OTHER_TYPE = copy.deepcopy(STARTING)
+OTHER_TYPE["spec"]["providerSpec"]["value"]["instanceType"] = "g4dn.xlarge"
+REPLACED: dict[str, t.Any] = {"replaced": True, "declared": {"flavor"}}
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,15 @@ FAILED = machine("train-c", SET, "Failed", errorReason="InsufficientResources")
         (SET, [RUNNING[0], FAILED], {}, "FAILED", True, True),
         (SET, [RUNNING[0], FAILED], {"autoscaled": True}, "READY", True, False),
         (SET, [RUNNING[0], FAILED], {"ignored": {"train-c"}}, "READY", True, False),
+        # Its start is refused, so nothing is left to wait for.
+        (SET, [RUNNING[0], STARTING], {"refused": {"train-c"}}, "FAILED", True, True),
+        (SET, [RUNNING[0], STARTING], {"refused": {"train-c"}, "autoscaled": True}, "READY", True, False),
+        # An outdated Machine is replaced, whatever its state is. A Machine that leaves still counts.
+        (SET, [RUNNING[0], OTHER_TYPE], {"declared": {"flavor"}}, "PROVISIONING", False, False),
+        (SET, [RUNNING[0], OTHER_TYPE], REPLACED, "READY", True, False),
+        (SET, [RUNNING[0], OTHER_TYPE], {**REPLACED, "refused": {"train-c"}}, "READY", True, False),
+        (SET, [RUNNING[0], STARTING], REPLACED, "PROVISIONING", False, False),
+        (SET, [RUNNING[0], OTHER_TYPE, LEAVING], REPLACED, "PROVISIONING", False, False),
         (group(generation=8), RUNNING, {}, "PROVISIONING", False, False),
         (group(deletionTimestamp="2026-11-24T05:19:00Z"), RUNNING, {}, "DELETING", False, False),
         (group(0), [], {}, "READY", True, False),

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import MACHINESET_LABEL
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.machineset_groups import machine_warnings
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import (
+    Refusals,
     machine_problems,
     node_of,
     not_started,
@@ -19,6 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets impor
 )
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import PowerOnFailure
 from tests.helpers.machine_api import Object, machine, worker_machineset
 
 SET = worker_machineset("train")
@@ -54,6 +56,20 @@ CONDITION = {
                 "train-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage="vCPU limit of 0 exceeded"
             ),
             ["The cloud has no capacity or quota for it"],
+        ),
+        *(
+            (
+                machine("vdi-a", SET, "Failed", errorReason="InvalidConfiguration", errorMessage=message),
+                [f"(InvalidConfiguration: {message}). {remedy}", "then delete the Machine"],
+            )
+            for message, remedy in (
+                ("template not found, specify valid value", "The template is not in vCenter: run site"),
+                ("multiple templates found, specify one in config", "Several virtual machines or templates in vCenter"),
+                (
+                    "Hardware lower than 15 is not supported, clone stopped",
+                    "The template's hardware version is too old",
+                ),
+            )
         ),
         (machine("train-a", SET, "Failed"), ["has failed (no reason given). Fix the cause, then delete the Machine"]),
         (
@@ -135,6 +151,39 @@ def test_machines_that_vcenter_does_not_start(actual: Object, expected: dict[str
     assert not_started([actual, machine("other", SET)]) == expected
 
 
+GRAPHICS = "The amount of graphics resource available in the parent resource pool is insufficient for the operation."
+
+
+@pytest.mark.parametrize(
+    ("answers", "lasting"),
+    [
+        # vCenter's answers about a machine: when it was refused, and whether something is in progress that may end that.
+        ([("1", False)] * 2, False),
+        ([("1", False)] * 3, True),
+        ([("1", False), ("2", False), ("3", False)], True),
+        ([("1", False), ("1", True), ("1", False), ("1", False)], False),
+        ([("1", True)] * 5, False),
+        ([("1", True), *[("1", False)] * 3], True),
+    ],
+)
+def test_a_refused_start_lasts_if_vcenter_says_so_repeatedly(answers: list[tuple[str, bool]], lasting: bool) -> None:
+    refusals = Refusals()
+    for at, may_end in answers:
+        refusals.keep({"vdi-0"})
+        refusals.add(PowerOnFailure("vdi-0", GRAPHICS, at), may_end=may_end)
+        refusals.add(PowerOnFailure("vdi-1", "The host is busy.", at), may_end=may_end)
+    assert refusals.lasting() == ({"vdi-0"} if lasting else set())
+    refusals.keep({})
+    assert refusals.lasting() == set()
+
+
+def test_each_reason_is_reported_once() -> None:
+    refusals = Refusals()
+    failures = [PowerOnFailure("vdi-0", GRAPHICS, "1"), PowerOnFailure("", "vCenter cannot be asked")] * 2
+    failures.append(PowerOnFailure("vdi-0", GRAPHICS, "2"))
+    assert [refusals.add(each, may_end=False) for each in failures] == [True, True, False, False, True]
+
+
 # Warnings about machines that vCenter does not start.
 
 
@@ -185,9 +234,9 @@ def test_a_report_says_why_machines_of_pools_do_not_start(
 ) -> None:
     client, questions = Machines(items), list[t.Any]()
 
-    def start_failures(machines: t.Mapping[str, str]) -> list[str]:
+    def start_failures(machines: t.Mapping[str, str]) -> list[PowerOnFailure]:
         questions.append(dict(machines))
-        return ["No GPU is left."]
+        return [PowerOnFailure("", "No GPU is left.")]
 
     texts = machine_warnings(t.cast("t.Any", client), planned(), start_failures)
     assert questions == ([asked] if asked else [])

@@ -22,9 +22,10 @@ from ansible_collections.accel.gpu.plugins.module_utils.clouds.machineset_groups
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.machinesets import copy_of, provider_spec_of
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.core.values import get_nested
+from ansible_collections.accel.gpu.plugins.module_utils.kube.fields import name_of
 from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.spec import CREATE, plan_group_changes
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import machine_set_owner
-from tests.helpers.machine_api import Object, marked, worker_machineset
+from tests.helpers.machine_api import Object, machine, marked, worker_machineset
 
 RULES = autoscaler_rules((4, 18))
 
@@ -165,6 +166,9 @@ class StubApi:
     def infrastructure(self) -> None:
         return None
 
+    def machine_configuration(self) -> None:
+        return None
+
     def release(self) -> tuple[int, int]:
         return (4, 18)
 
@@ -291,3 +295,40 @@ def test_a_machineset_is_adopted_with_a_mark_even_if_it_is_the_copy_of_another_g
     assert (
         machine_set_owner({"metadata": {**copied["metadata"], "labels": {"accel.gpu/nodegroup": "train"}}}) == "train"
     )
+
+
+@pytest.mark.parametrize(
+    ("platform", "leaving", "waits", "sent"),
+    [
+        # The GPUs of a virtual machine that is being deleted are not free yet, and the new one would be started only once.
+        ("vSphere", True, True, []),
+        ("vSphere", False, True, ["change node_count"]),
+        ("vSphere", True, False, ["change node_count"]),
+        ("AWS", True, True, ["change node_count"]),
+    ],
+)
+def test_clones_are_added_once_the_leaving_ones_are_gone(
+    platform: str, leaving: bool, waits: bool, sent: list[str]
+) -> None:
+    live = marked(worker_machineset("train", platform), "train")
+    old = machine("train-a", live)
+    if leaving:
+        old["metadata"]["deletionTimestamp"] = "2026-11-24T05:19:00Z"
+    provider = MachineSetProvider(t.cast("MachineApi", StubApi(live, machines=[old])), waits=waits)
+    (spec,) = provider.specs_of([options(node_count=4)])
+    (state,) = provider.read("train".__eq__)
+    assert [request.description for request in provider.requests(state, spec, [])] == sent
+
+
+def test_the_machines_that_will_be_outdated_once_the_machineset_has_its_new_template() -> None:
+    live = marked(worker_machineset("train", "vSphere"), "train")
+    machines = [machine(f"train-{name}", live) for name in "abc"]
+    machines[0]["spec"]["providerSpec"]["value"]["template"] = "new"
+    machines[2]["metadata"]["deletionTimestamp"] = "2026-11-24T05:19:00Z"
+    provider = MachineSetProvider(t.cast("MachineApi", StubApi(live, machines=machines)))
+    declared = options(node_count=4, template="new", recreate=True)
+    (spec,) = provider.specs_of([declared], replaces_outdated=True)
+    assert (spec.recreate, spec.replaces_outdated) == (False, True)
+    (group,) = provider.outdated_machines().values()
+    assert [name_of(each) for each in group.outdated] == ["train-b"]
+    assert (group.machineset, group.count, group.nodes) == ("train", 4, ("train-a", "train-b"))

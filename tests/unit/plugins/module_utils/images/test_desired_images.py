@@ -41,8 +41,8 @@ def images(
     operators: Collection[str] = (NEW,),
     operator: Document | None = None,
     public: bool = False,
-) -> tuple[list[DriverImage], list[str]]:
-    """The images of pools, whose nodes have RHEL 9.6 unless `systems` has the pool."""
+) -> tuple[list[DriverImage], list[str], list[str]]:
+    """The images of pools, whose nodes have RHEL 9.6 unless `systems` has the pool; problems, and pools without known systems."""
     plan = derive({"name": "c", **({"operator": operator} if operator else {})}, {}, list(pools))
     known = systems or {}
     return desired_images(plan, lambda one: known.get(one.name, {RHEL}), operators, allow_public_registry=public)
@@ -53,8 +53,8 @@ def test_only_pools_with_a_vgpu_driver_need_an_image() -> None:
         {"name": "a", "match": {"model": "A100-SXM4-80GB"}},
         {"name": "b", "match": {"model": "Tesla-T4"}, "driver": {"type": "gpu", "version": VERSION}},
     ]
-    assert images(*others) == ([], [])
-    actual, problems = images(*others, pool("vdi"))
+    assert images(*others) == ([], [], [])
+    actual, problems, _unknown = images(*others, pool("vdi"))
     assert problems == []
     assert [(one.pools, str(one.repository), one.version, one.tags) for one in actual] == [
         (("vdi",), f"{REPOSITORY}/driver", VERSION, (f"{VERSION}-rhel9",))
@@ -63,7 +63,7 @@ def test_only_pools_with_a_vgpu_driver_need_an_image() -> None:
 
 def test_two_pools_with_one_driver_share_an_image() -> None:
     systems = {"a": {RHEL}, "b": {UBUNTU}, "c": {RHEL}}
-    actual, problems = images(
+    actual, problems, _unknown = images(
         pool("a"),
         pool("b", "A40"),
         pool("c", "A10", image="other"),
@@ -120,13 +120,13 @@ def test_systems_whose_folder_needs_their_version_share_no_image(monkeypatch: py
 
 
 def test_tags_of_an_image_with_several_folders_are_sorted() -> None:
-    (actual,), dummy = images(pool("a"), systems={"a": {UBUNTU, RHCOS, RHEL}}, operators=(OLD, NEW))
+    (actual,), dummy, _unknown = images(pool("a"), systems={"a": {UBUNTU, RHCOS, RHEL}}, operators=(OLD, NEW))
     assert actual.tags == tuple(f"{VERSION}-{suffix}" for suffix in ("rhcos4.18", "rhel9", "rhel9.6", "ubuntu22.04"))
 
 
 def test_the_driver_inherits_the_fields_of_the_operator() -> None:
     for inherited in ({"driver": {"version": "580.82.07"}}, {"values": {"driver": {"version": "580.82.07"}}}):
-        (actual,), problems = images(pool("a", version=None), operator=inherited)
+        (actual,), problems, _unknown = images(pool("a", version=None), operator=inherited)
         assert (problems, actual.version) == ([], "580.82.07")
 
 
@@ -149,24 +149,23 @@ def test_the_driver_inherits_the_fields_of_the_operator() -> None:
     ],
 )
 def test_problems(given: Document, operator: Document | None, problem: str) -> None:
-    actual, problems = images(given, operator=operator)
+    actual, problems, _unknown = images(given, operator=operator)
     assert (actual, len(problems)) == ([], 1)
     assert problems[0].startswith(problem)
 
 
 def test_a_public_registry_can_be_allowed() -> None:
-    actual, problems = images(pool("a", repository="quay.io/me"), public=True)
+    actual, problems, _unknown = images(pool("a", repository="quay.io/me"), public=True)
     assert (problems, [str(one.repository) for one in actual]) == ([], ["quay.io/me/driver"])
 
 
 def test_unknown_operating_systems() -> None:
     systems: dict[str, Collection[System]] = {"a": (), "b": {("sles", "15.5"), RHEL}, "c": {("sles", "15.5")}}
-    dummy, problems = images(pool("a"), pool("b", "A40", image="x"), pool("c", "A16", image="x"), systems=systems)
-    assert problems == [
-        "Pool a: the operating system of its nodes is not known yet, because NFD has not labeled any of them. Set "
-        "gpu_driver_image_operating_systems (option operating_systems of the module), such as [rhel9.6]",
-        "Pool b and c: gpu-driver-container has no directory for the operating system sles15.5",
-    ]
+    pools = (pool("a"), pool("b", "A40", image="x"), pool("c", "A16", image="x"))
+    images_of_b_and_c, problems, unknown = images(*pools, systems=systems)
+    assert [one.pools for one in images_of_b_and_c] == [("b", "c")]
+    assert problems == ["Pool b and c: gpu-driver-container has no directory for the operating system sles15.5"]
+    assert unknown == ["a"]
 
 
 def test_a_version_with_the_suffix_of_an_operating_system_is_rejected_before() -> None:

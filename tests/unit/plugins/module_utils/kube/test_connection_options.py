@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +338,21 @@ def test_helm_is_not_led_elsewhere(
         helm_environment(actual, variables)
     assert words.format(**files) in str(caught.value)
     assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize("form", [json.dumps, yaml.safe_dump])
+def test_the_content_of_a_kubeconfig_is_refused_and_not_quoted(
+    files: dict[str, str], form: Callable[[Any], str]
+) -> None:
+    text = form(yaml.safe_load(Path(files["prod"]).read_text()))
+    for params, cluster, environ in (
+        ({"kubeconfig": text}, {}, {}),
+        ({}, {"kubeconfig": text}, {}),
+        ({}, {}, {"K8S_AUTH_KUBECONFIG": text}),
+    ):
+        with pytest.raises(WrongCluster, match="contains the content of a kubeconfig") as caught:
+            ConnectionOptions.from_params(params, cluster, environ)
+        assert "geheim" not in str(caught.value)
 
 
 def test_helm_takes_no_dictionary(files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.accel.gpu.plugins.module_utils.kube.module import secrets_in, shown_options
@@ -21,6 +22,7 @@ from ansible_collections.accel.gpu.plugins.modules import (
     magnum_nodegroup,
     node_metadata,
     uninstall,
+    vgpu_template,
 )
 from ansible_collections.accel.gpu.plugins.modules import license as license_module
 from tests.helpers.modules import run_module
@@ -34,6 +36,7 @@ KUBECONFIG = {
 }
 VALUES = {"driver": {"licensingConfig": {"token": SECRET}}, "plain": "not-public"}
 CLUSTER: dict[str, Any] = {"name": "a", "kubeconfig": KUBECONFIG, "operator": {"version": "v25.10.1", "values": VALUES}}
+VCENTER = {"hostname": "h", "username": "u", "password": "vcenter-password", "name": "vdi", "state": "absent"}
 RELEASE = {"release_name": "x", "release_namespace": "y", "chart_ref": "/nowhere"}
 
 
@@ -52,7 +55,11 @@ def test_options_are_named_and_not_shown() -> None:
     [
         (gpu_info.main, {"gpu_pools": [{"name": "p"}]}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG}),
+        (gpu_info.main, {"kubeconfig": json.dumps(KUBECONFIG)}),
+        (gpu_info.main, {"kubeconfig": yaml.safe_dump(KUBECONFIG)}),
         (gpu_info.main, {"kubeconfig": KUBECONFIG, "unknown": 1}),
+        (vgpu_template.main, {**VCENTER, "kubernetes": {"kubeconfig": json.dumps(KUBECONFIG)}}),
+        (vgpu_template.main, {**VCENTER, "kubernetes": {"kubeconfig": yaml.safe_dump(KUBECONFIG)}}),
         (gpu_info.main, {"cluster": CLUSTER}),
         (
             magnum_nodegroup.main,
@@ -90,7 +97,9 @@ def test_no_module_prints_values_or_kubeconfigs(
 ) -> None:
     logged: list[str] = []
     monkeypatch.setattr(AnsibleModule, "log", lambda self, msg, log_args=None: logged.append(f"{msg} {log_args}"))
-    result = run_module(main, options if {"cloud", "org"} & options.keys() else {"gpu_cluster": CLUSTER, **options})
+    result = run_module(
+        main, options if {"cloud", "org", "hostname"} & options.keys() else {"gpu_cluster": CLUSTER, **options}
+    )
     assert result["failed"]
     for text in (json.dumps(result), " ".join(logged)):
         assert SECRET not in text

@@ -12,56 +12,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.licensing import token
 from ansible_collections.accel.gpu.plugins.module_utils.licensing.token import GriddOptions
 
 
-@pytest.mark.parametrize(
-    ("product", "kind"),
-    [
-        ("A100-10C", "C"),
-        ("NVIDIA-A100-3-20C", "C"),
-        ("GRID-A100-1-5CME", "C"),
-        ("GRID-T4-16Q", "Q"),
-        ("GRID-T4-16Q-SHARED", "Q"),
-        ("NVIDIA L40S-24Q", "Q"),
-        ("GRID-T4-1B4", "B"),
-        ("M10-8A", "A"),
-        ("NVIDIA-A100-SXM4-40GB", None),
-        ("Tesla-T4", None),
-        ("", None),
-    ],
-)
-def test_the_class_of_a_vgpu_type(product: str, kind: str | None) -> None:
-    assert token.profile_class(product) == kind
-
-
-def test_the_automatic_feature_type_fits_each_class() -> None:
-    assert not any(token.feature_mismatch(token.AUTOMATIC, kind) for kind in "QCBA")
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "text"),
-    [
-        (None, "Q", ""),
-        (1, "C", ""),
-        (4, "C", ""),
-        (2, "Q", ""),
-        (
-            2,
-            "C",
-            "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require 1 (NVIDIA vGPU) or 4 (NVIDIA Virtual Compute Server)",
-        ),
-        (1, "Q", ""),
-        (
-            4,
-            "Q",
-            "FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of class Q require 2 (NVIDIA RTX Virtual Workstation) or 1 (NVIDIA vGPU)",
-        ),
-        (0, "A", "FeatureType=0 requests no license, but vGPU types of class A require 1 (NVIDIA vGPU)"),
-        (9, "B", "FeatureType=9 requests an unknown product, but vGPU types of class B require 1 (NVIDIA vGPU)"),
-    ],
-)
-def test_mismatches(value: int | None, kind: str, text: str) -> None:
-    assert token.feature_mismatch(value, kind) == text
-
-
 def test_a_new_file() -> None:
     options = GriddOptions(1, "proxy.example.com", 3128)
     text = token.with_parameters(token.GRIDD_CONF_HEADER, options.parameters)

@@ -259,6 +259,17 @@ def test_with_recreate_a_group_with_other_machines_is_replaced(state: NodeGroupS
     assert changes_of(spec, state).action == action
 
 
+def test_outdated_machines_may_be_replaced_in_their_group() -> None:
+    spec = desired(recreate=True, fields={"template": "new"})
+    spec = dataclasses.replace(spec, recreate=False, replaces_outdated=True)
+    change = changes_of(spec, with_template())
+    assert (change.action, change.name, change.superseded, change.outdated) == (UPDATE, "train", (), ())
+    assert "outdated" not in change.after()
+    assert changes_of(spec, with_template(template="new", outdated=("a",))).action == NOTHING
+    state = with_template(template="new", outdated=("a",))
+    assert ReconcileResult([changes_of(spec, state)], {"train": state}).warnings == []
+
+
 def test_a_replacement_gets_a_name_that_no_group_has() -> None:
     spec = desired(recreate=True, fields={"template": "new"})
     first = changes_of(spec, with_template())

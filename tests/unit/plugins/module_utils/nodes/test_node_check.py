@@ -203,6 +203,19 @@ def test_mig_and_mps_verified(of_node: Node, of_pool: PoolPlan) -> None:
             False,
         ),
         (single(labels={"nvidia.com/mig.capable": "false"}), SINGLE, ["does not support MIG"], True),
+        # What GFD says of MIG in a vGPU guest does not matter.
+        (
+            single(labels={"nvidia.com/vgpu.present": "true"}),
+            SINGLE,
+            ["its GPUs are vGPUs: a vGPU cannot be partitioned with MIG by its node"],
+            True,
+        ),
+        (
+            node(labels={"nvidia.com/vgpu.present": "true"}),
+            pool(mode="mps", replicas=4),
+            ["its GPUs are vGPUs: MPS does not work on vGPUs"],
+            True,
+        ),
         (
             single(labels={"nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change"}),
             SINGLE,

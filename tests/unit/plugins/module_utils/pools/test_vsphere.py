@@ -13,6 +13,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import Plan, 
 from tests.helpers.variables import Document
 
 PROFILE = "grid_a100-10c"
+DRIVER: Document = {
+    "type": "vgpu",
+    "version": "580.95.05",
+    "repository": "registry.example.com/nvidia",
+    "licensing_secret": "nls",
+}
 
 
 def planned(*pools: Document, defaults: Document | None = None, **vsphere: t.Any) -> Plan:
@@ -26,7 +32,7 @@ def pool(name: str = "vdi", nodes: Document | None = None, **vgpu: t.Any) -> Doc
 
 
 def template(name: str = "vdi", **more: t.Any) -> Document:
-    return {"name": name, "profile": PROFILE, "count": 1, "folder": "accel-gpu", **more}
+    return {"name": name, "profile": PROFILE, "count": 1, "folder": "accel-gpu", "machines": 3, **more}
 
 
 @pytest.mark.parametrize(
@@ -39,8 +45,17 @@ def template(name: str = "vdi", **more: t.Any) -> Document:
         # Each zone is a failure domain with a template of its own.
         (
             [pool(nodes={"zones": ["a", "b"]})],
-            [template("vdi-a", failure_domain="a"), template("vdi-b", failure_domain="b")],
+            [template("vdi-a", failure_domain="a", machines=2), template("vdi-b", failure_domain="b", machines=1)],
         ),
+        # What is compared with the hosts.
+        (
+            [{**pool(nodes={"count": None, "zones": ["a", "b"], "recreate": True}), "autoscale": {"min": 0, "max": 5}}],
+            [
+                template("vdi-a", failure_domain="a", machines=0, max_machines=3, recreate=True),
+                template("vdi-b", failure_domain="b", machines=0, max_machines=2, recreate=True),
+            ],
+        ),
+        ([{**pool(), "driver": DRIVER}], [template(driver_version="580.95.05")]),
         ([pool("one"), pool("two", count=4)], [template("one"), template("two", count=4)]),
         # Other pools need none.
         ([pool(), {"name": "aws", "nodes": {"flavor": "g4dn.xlarge", "count": 1}}], [template()]),

@@ -62,6 +62,24 @@ def test_sound(declared: Document) -> None:
     assert validate(cluster(), {}, [declared]) == []
 
 
+# Nodes with vGPUs that no template is built for.
+EXISTING: Document = {"name": "vdi", "match": {"labels": {"nvidia.com/gpu.product": "GRID-A100-10C"}}, "driver": DRIVER}
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ({"mode": "mps", "replicas": 2}, "MPS does not work on vGPUs"),
+        ({"mode": "mig", "layout": {"1g.5gb": 7}}, "a vGPU cannot be partitioned with MIG by its node"),
+    ],
+)
+def test_existing_vgpus_cannot_have_every_mode(mode: Document, message: str) -> None:
+    bare = {"name": "prod", "distribution": "openshift"}
+    assert validate(bare, {}, [{**EXISTING, "sharing": {"mode": "time-slicing", "replicas": 2}}]) == []
+    (problem,) = validate(bare, {}, [{**EXISTING, "sharing": mode}])
+    assert problem.startswith(f"gpu_pools[0].sharing.mode: {message}")
+
+
 MISTAKES: list[tuple[Document, str]] = [
     (pool(vgpu={}), ".vgpu.profile: is missing; set a vGPU profile, such as grid_a100-10c"),
     (pool(vgpu={"count": 2}), ".vgpu.profile: is missing"),
@@ -89,6 +107,14 @@ MISTAKES: list[tuple[Document, str]] = [
     (
         pool(sharing={"mode": "mig", "layout": {"1g.10gb": 7}}, model="A100-80GB-PCIe"),
         ".sharing.mode: a vGPU cannot be partitioned with MIG by its node; choose a MIG-backed profile",
+    ),
+    (
+        pool(sharing={"mode": "mps", "replicas": 2}),
+        ".sharing.mode: MPS does not work on vGPUs; choose a smaller profile",
+    ),
+    (
+        pool(vgpu={"profile": "nvidia_l40s-2b"}),
+        ".vgpu.profile: nvidia_l40s-2b is of the series B (virtual PC), on which CUDA does not run",
     ),
     (pool(driver={"type": "gpu"}), '.driver.type: "gpu" does not work with vGPUs; set type: vgpu'),
     (pool({"name": "n" * 39}), f'.nodes.name: the template would be called "{"n" * 39}-a", which is longer than 40'),

@@ -10,6 +10,9 @@ from typing import Any, cast
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.names import NODEGROUP_LABEL, NODEGROUP_MARK
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import MACHINE_CONFIGURATION_PATH
+from ansible_collections.accel.gpu.plugins.module_utils.clouds.boot_images import guard_of
 from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube.client import Client
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
@@ -18,6 +21,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.paths import (
     CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.nodes.ownership import machine_set_mark
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.objects import ComponentRemoval, Components
 from ansible_collections.accel.gpu.plugins.module_utils.uninstall.stages import AfterHelm
 
@@ -165,6 +169,47 @@ def test_features_of_agents_that_stay_keep_their_crd(namespace: str, kept: bool)
     needed = f"CustomResourceDefinition nodefeatures.nfd.k8s-sigs.io: foreign objects need it: NodeFeature {namespace}/"
     assert any(needed in text for text in stage.result.kept) is kept, stage.result.kept
     assert any("nodefeatures.nfd.k8s-sigs.io: deleted" in text for text in stage.result.removed) is not kept
+
+
+class OnVSphere(CustomObjects):
+    """A cluster with MachineSets, and with the entry that excludes those of the collection."""
+
+    def get(self, path: str) -> Object | None:
+        if path != MACHINE_CONFIGURATION_PATH:
+            return super().get(path)
+        return guard_of(None, (5, 0), []).body(None)
+
+
+def machine_set(name: str, template: str, *, own: bool = True) -> Object:
+    spec = {"template": {"spec": {"providerSpec": {"value": {"template": template}}}}}
+    metadata = {"name": name, "uid": f"uid-{name}", "labels": {NODEGROUP_LABEL: name}}
+    item: Object = {"plural": "machinesets", "metadata": metadata, "spec": spec}
+    item["metadata"]["annotations"] = {NODEGROUP_MARK: machine_set_mark(item, name)} if own else {}
+    return item
+
+
+def test_what_is_kept_on_vsphere_is_named() -> None:
+    """Only templates that the collection has built; those of the installer and of others are none of its business."""
+    folder = "/DC1/vm/accel-gpu"
+    sets = (
+        machine_set("vdi", f"{folder}/vdi-418.94.202501221327-0-3fa0c1"),
+        machine_set("edited", f"{folder}/edited-418.94.202501221327-0-3fa0c1-2"),
+        machine_set("plain", "prod-rhcos-dc1-zone-a"),
+        machine_set("copied", f"{folder}/copied-418.94.202501221327-0-3fa0c1", own=False),
+    )
+    stage = after_helm(OnVSphere(*sets), SimpleNamespace(name="r", namespace="n", managed=False, exists=False))
+    stage.read()
+    stage.preview()
+    kept = [text.partition(":")[0] for text in stage.result.kept]
+    assert kept == [
+        f"template {folder}/vdi-418.94.202501221327-0-3fa0c1 in vCenter",
+        f"template {folder}/edited-418.94.202501221327-0-3fa0c1-2 in vCenter",
+        "expression accel.gpu/nodegroup DoesNotExist in MachineConfiguration cluster, spec.managedBootImages.machineManagers",
+    ]
+    assert not stage.result.removed
+    stage = after_helm(OnVSphere(), SimpleNamespace(name="r", namespace="n", managed=False, exists=False))
+    stage.read()
+    assert stage.removals == []
 
 
 class Namespaces:

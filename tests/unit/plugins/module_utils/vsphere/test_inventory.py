@@ -15,8 +15,8 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import It
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import (
     Inventory,
     Profile,
+    connected_hosts,
     mmio_gib,
-    receiving_hosts,
 )
 
 from .objects import Object, datacenter, gpu, host, inventory
@@ -221,7 +221,6 @@ def test_a_host_that_machines_can_start_on(changed: Object, usable: bool) -> Non
     site = inventory(host("esx-1", A100, profiles=[name], **changed))
     (actual,) = site.hosts_of(site.items["cluster-a"])
     assert actual.usable is usable
-    assert receiving_hosts([actual], "vsan-a", "net-a") == ([actual] if usable else [])
     assert site.profiles(site.items["cluster-a"])[0].placeable_hosts == (("esx-1",) if usable else ())
 
 
@@ -236,7 +235,7 @@ def test_a_host_that_machines_can_start_on(changed: Object, usable: bool) -> Non
 )
 def test_an_import_needs_the_datastore_and_the_network_on_one_host(changed: Object, receives: bool) -> None:
     site = inventory(host("esx-1", **changed), host("esx-2", datastore=["vsan-b"], network=["net-b"]))
-    hosts = receiving_hosts(site.hosts_of(site.items["cluster-a"]), "vsan-a", "net-a")
+    hosts = connected_hosts(site.hosts_of(site.items["cluster-a"]), "vsan-a", "net-a")
     assert [each.name for each in hosts] == (["esx-1"] if receives else [])
 
 
@@ -262,10 +261,11 @@ def refused() -> t.NoReturn:
         (packages(("NVD-VMware_ESXi_8.0.0_Driver", "550.163.02-1OEM.800.1.0.20613240")), "550.163.02"),
         (packages(("esx-base", "8.0.3"), ("NVIDIA-VMware_ESXi_7.0.2_Driver", "525.60.12-1OEM")), "525.60.12"),
         # The daemon of the same vendor, and other packages, are no manager.
-        (packages(("nvdgpumgmtdaemon", "550.1-1OEM"), ("NVD-GPU-Daemon", "1.0"), ("", "1")), None),
-        (packages(), None),
+        (packages(("nvdgpumgmtdaemon", "550.1-1OEM"), ("NVD-GPU-Daemon", "1.0"), ("", "1")), ""),
+        (packages(), ""),
+        (SimpleNamespace(FetchSoftwarePackages=lambda: None), ""),
+        # It cannot be read.
         (None, None),
-        (SimpleNamespace(FetchSoftwarePackages=lambda: None), None),
         (SimpleNamespace(FetchSoftwarePackages=refused), None),
     ],
 )

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import NAMESPACE_OPTION
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import start_failures
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.connection import VCENTER
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.module import (
     KUBERNETES,
-    NAMESPACE,
     TEMPLATES,
     VSphereModule,
 )
@@ -72,7 +72,7 @@ def requests(options: Object, openshift: OpenShift | None = None) -> Object:
     """The result of a module that returns its requests."""
 
     def main() -> None:
-        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE})
+        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE_OPTION})
         module.__dict__["openshift"] = openshift
         module.run(lambda module: {"requests": [dataclasses.asdict(each) for each in module.requests()]})
 
@@ -96,6 +96,10 @@ def test_a_template_that_needs_no_cluster() -> None:
         "source": {"location": OVA["url"], "sha256": SHA256, "release": ""},
         "resource_pool": None,
         "mmio_gib": None,
+        "machines": None,
+        "max_machines": None,
+        "recreate": False,
+        "driver_version": None,
     }
 
 
@@ -115,6 +119,12 @@ ENTRIES: list[tuple[Object, str]] = [
     ({"network": None}, "network: not set; set them, or set kubernetes"),
     ({"datastore": "", "cluster": None}, "cluster, datastore: not set; set them, or set kubernetes"),
     ({"url": None, "checksum": None}, "url, path: not set; set one of them, or set kubernetes"),
+    (
+        {"profile": "nvidia_l40s-2b"},
+        "profile: nvidia_l40s-2b is of the series B (virtual PC), on which CUDA does not run",
+    ),
+    ({"machines": -1}, "machines: -1 is negative; set the number of virtual machines"),
+    ({"max_machines": -1}, "max_machines: -1 is negative; set the number of virtual machines"),
     ({"path": "/x.ova"}, "url and path: are mutually exclusive"),
     ({"url": "ftp://mirror/x.ova"}, "url: must begin with https:// or http://"),
     ({"url": "mirror/x.ova"}, "url: must begin with https:// or http://"),
@@ -241,7 +251,7 @@ def connected(options: Object, openshift: OpenShift | None = None, env: dict[str
         return {"address": used.address, "user": used.username, "pinned": module.upload().pinned is not None}
 
     def main() -> None:
-        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE})
+        module = VSphereModule({**TEMPLATES, **KUBERNETES, **NAMESPACE_OPTION})
         module.__dict__["openshift"] = openshift
         module.run(work)
 
@@ -312,7 +322,7 @@ def test_certificates_of_hosts_are_pinned_unless_a_ca_is_given(options: Object, 
 )
 def test_why_a_machine_does_not_start_is_asked_and_never_fails(vcenter: Object | None, message: str) -> None:
     module: t.Any = SimpleNamespace(params={"vcenter": vcenter, "gpu_cluster": None}, user_agent="test")
-    (text,) = start_failures(module, {"vdi-0": "127.0.0.1"})
+    text = str(*start_failures(module, {"vdi-0": "127.0.0.1"}))
     assert text.startswith(message)
     assert "PLANTED" not in text
 

@@ -12,12 +12,11 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import FailureDomain, failure_domains
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.core.values import set_nested
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.openshift import (
-    FailureDomain,
     OpenShift,
-    failure_domains,
     find_failure_domain,
     stream_source,
     template_of,
@@ -85,11 +84,12 @@ def openshift(body: Object | None = None, **lists: list[Object]) -> OpenShift:
                 "VM Network",
                 "/DC1/host/cluster-a/Resources/gpu",
                 "/DC1/vm/prod-x7k2p",
+                "r",
             ),
         ),
         (
             domain("bare", networks=[], resourcePool="", folder=""),
-            FailureDomain("bare", "zone-1", "vc.example.com", "", "", "", "", None, None),
+            FailureDomain("bare", "zone-1", "vc.example.com", "", "", "", "", None, None, "r"),
         ),
         ({"name": "empty", "topology": None}, FailureDomain("empty", "", "", "", "", "", "", None, None)),
         ({}, FailureDomain("", "", "", "", "", "", "", None, None)),

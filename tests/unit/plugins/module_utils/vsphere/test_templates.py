@@ -24,7 +24,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.templates import
     FINGERPRINT_KEY,
     FINISHED_KEY,
     FOLDER_PRIVILEGES,
-    MAX_NAME,
     NETWORK_PRIVILEGES,
     PARENT_PRIVILEGES,
     POOL_PRIVILEGES,
@@ -36,10 +35,12 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.templates import
     clones_of,
     configure,
     folders_named,
+    in_other_folders,
     is_deletable,
     own_templates,
     plan_templates,
     privilege_problems,
+    read_fingerprinted,
     read_templates,
     required_privileges,
     resolve,
@@ -368,6 +369,10 @@ def test_another_release_or_configuration_is_another_template(changed: Object) -
     assert (actual.action, names(actual.superseded), actual.collected) == ("create", ["vdi-1"], [])
     assert actual.new_name != plan().new_name
     request = actual.resolved
+    (predicted,) = plan_templates([request], read(old), CLUSTER, lambda template: [], are_built=True)
+    assert names(predicted.collected) == ["vdi-1"]
+    (predicted,) = plan_templates([request], read(old), CLUSTER, lambda template: ["MachineSet vdi"], are_built=True)
+    assert predicted.collected == []
     new = machine(
         "vdi-2",
         fingerprint(
@@ -494,7 +499,8 @@ def test_names() -> None:
     # Without a release, the checksum tells files apart.
     assert resolved(source=OvaSource("/x.ova", "d" * 64)).base_name.startswith("vdi-dddddddd-")
     longest = resolved(name="n" * 40, source=OvaSource("x", "e" * 64, "418.94.202501221327-0"))
-    assert len(f"{longest.base_name}-99") <= MAX_NAME
+    # vCenter's limit.
+    assert len(f"{longest.base_name}-99") <= 80
 
 
 # Clones, folders, privileges.
@@ -508,7 +514,20 @@ def test_clones_inherit_the_fingerprint_of_their_template() -> None:
         machine("of-another", fingerprint(instance_uuid="uuid-5"), config_instanceUuid="uuid-6"),
     ]
     center: t.Any = SimpleNamespace(read=lambda roots, kinds: items, content=SimpleNamespace(rootFolder="root"))
-    assert clones_of(center) == {"uuid-1": ["a", "b"], "uuid-5": ["of-another"]}
+    assert clones_of(read_fingerprinted(center)) == {"uuid-1": ["a", "b"], "uuid-5": ["of-another"]}
+
+
+def test_templates_in_other_folders_than_the_declared_one() -> None:
+    """Those of all clusters; clones are machines, and those in the folder are seen by every run."""
+    items = [
+        machine("here", parent=FOLDER),
+        machine("old", parent="/DC1/vm"),
+        machine("clone", parent="/DC1/vm", config_instanceUuid="uuid-2"),
+        machine("other", parent="/DC1/vm", config_extraConfig=None),
+    ]
+    center: t.Any = SimpleNamespace(read=lambda roots, kinds: items, content=SimpleNamespace(rootFolder="root"))
+    outside = in_other_folders(read_fingerprinted(center), inventory(*FOLDERS), [FOLDER])
+    assert [(path, each.name) for path, each in outside] == [("/DC1/vm/old", "vdi")]
 
 
 @pytest.mark.parametrize(
@@ -658,7 +677,6 @@ def test_hosts_that_cannot_have_the_machines(actual: Item, message: str) -> None
             {"config_graphicsConfig": SimpleNamespace(hostDefaultGraphicsType="shared")},
             "the default graphics type of esx-1 is not Shared Direct",
         ),
-        ({"config_sharedPassthruGpuTypes": []}, f"no host can place {PROFILE} at present"),
     ],
 )
 def test_warnings(changed: Object, message: str) -> None:
