@@ -46,11 +46,24 @@ _value:
   contains:
     installed: {description: Whether the collection C(awx.awx) is installed., type: bool, sample: true}
     organization: {description: The organization of all objects., type: str, sample: GPU clusters}
-    names: {description: 'The names of the objects, by kind.', type: dict, sample: {projects: [accel.gpu]}}
-    apply:
-      description: By kind, the objects to create or change, each with C(name), C(description), C(options) and C(parent).
+    names:
+      description: The names of the objects, by kind.
       type: dict
-      sample: {teams: [{name: GPU owners, description: 'Managed by accel.gpu.awx: teams/GPU owners', options: {}, parent: ''}]}
+      contains:
+        KIND: {description: The names of the objects of one kind., type: list, elements: str, sample: [accel.gpu]}
+    apply:
+      description: The objects to create or change, by kind.
+      type: dict
+      contains:
+        KIND:
+          description: The objects of one kind.
+          type: list
+          elements: dict
+          contains:
+            name: {description: Name of the object., type: str, sample: GPU owners}
+            description: {description: 'Description, which ends with the mark of ownership.', type: str, sample: 'Managed by accel.gpu.awx: teams/GPU owners'}
+            options: {description: Options of the module of C(awx.awx)., type: raw, sample: {}}
+            parent: {description: The inventory of a source or the template of a schedule., type: str, sample: ''}
     creates: {description: The kinds of which at least one object is created., type: list, elements: str, sample: [teams]}
     waiting:
       description: The objects and grants that need one which the run creates, as C(KIND/NAME).
@@ -61,7 +74,13 @@ _value:
       description: The rights of operators and approvers.
       type: list
       elements: dict
-      sample: [{role: approval, teams: [GPU owners], users: [], job_templates: [], workflows: [GPU rollout], waits: true}]
+      contains:
+        role: {description: The right., type: str, sample: approval}
+        teams: {description: Teams that get it., type: list, elements: str, sample: [GPU owners]}
+        users: {description: Users who get it., type: list, elements: str, sample: []}
+        job_templates: {description: Job templates on which they get it., type: list, elements: str, sample: []}
+        workflows: {description: Workflows on which they get it., type: list, elements: str, sample: [GPU rollout]}
+        waits: {description: Whether the run creates a team or template of the grant., type: bool, sample: true}
     left_alone:
       description: One line for each object that belongs to somebody else, or needs one that does.
       type: list
