@@ -20,6 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.report.data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere import templates
+from ansible_collections.accel.gpu.plugins.plugin_utils.argument_specs import plain
 from lab import rbac
 from lab.vsphere.part import VSphere
 from tests.pages import module_lists, pictures, report_rules, role_defaults, variables
@@ -80,7 +81,7 @@ def test_the_default_that_is_a_template_is_that_of_the_vars(role: str) -> None:
 
 def test_comments_have_no_markup() -> None:
     text = "The option O(accel.gpu.a#module:b=c), O(x), the role P(accel.gpu.pools#role), V(none) or C(f(1))."
-    assert role_defaults.plain(text) == "The option b=c of accel.gpu.a, x, the role accel.gpu.pools, none or f(1)."
+    assert plain(text) == "The option b=c of accel.gpu.a, x, the role accel.gpu.pools, none or f(1)."
 
 
 def anchors(text: str) -> set[str]:
