@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import typing as t
+from types import SimpleNamespace
 
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.clouds.machine_rollout import (
+    MachineRollout,
     OutdatedMachine,
     PoolRollout,
     plan_pool,
@@ -17,6 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.clouds.machine_rollout i
     with_rollouts,
 )
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.nodegroups.reconciler import GroupFailed
 from ansible_collections.accel.gpu.plugins.module_utils.pools.plan import RolloutPlan
 
 
@@ -29,7 +32,7 @@ MACHINES = [outdated("a"), outdated("b"), outdated("c"), outdated("d", None)]
 IDLE_FIRST = ["x", "c", "a", "b"]
 
 
-GROUPS = [{"name": "vdi-a", "node_labels": {"accel.gpu/pool": "vdi"}}, {"name": "other", "node_labels": None}]
+GROUPS: list[dict[str, t.Any]] = [{"name": "vdi-a", "node_labels": {"accel.gpu/pool": "vdi"}}, {"name": "other", "node_labels": None}]
 
 
 def settings_of(**options: t.Any) -> dict[str, RolloutPlan]:
@@ -133,3 +136,68 @@ def test_the_result_contains_the_machines_that_stay_outdated(single: bool) -> No
     assert actual["diff"] == [result["diff"], rollout_diff([ROLLOUT])]
     assert with_rollouts(result, [])["diff"] == result["diff"]
     assert not with_rollouts(result, [])["changed"]
+
+
+class Cluster:
+    """One MachineSet whose Machines change while a rollout drains them or scales it down. It is the API, the provider and the drainer of the rollout."""
+
+    def __init__(self, *names: str, during_drain: t.Sequence[str] = (), victim: str = "") -> None:
+        self.uids = {name: f"uid-{name}" for name in names}
+        self.during_drain, self.victim = during_drain, victim
+        self.sizes: list[tuple[int, list[str]]] = []
+
+    def read(self) -> t.Any:
+        machines = [{"metadata": {"name": name, "uid": uid}} for name, uid in self.uids.items()]
+        return SimpleNamespace(machines=machines)
+
+    def get(self, _machineset: str) -> dict[str, t.Any]:
+        return {"spec": {"replicas": len(self.uids)}}
+
+    def drain(self, _nodes: t.Collection[str]) -> None:
+        for name in self.during_drain:
+            del self.uids[name]
+            self.uids[f"new-{name}"] = f"uid-new-{name}"
+
+    def check(self) -> None:
+        """Nobody has taken the Lease."""
+
+    def cluster_nodes(self) -> list[t.Any]:
+        return []
+
+    def resize(self, _machineset: str, add: int, *, at_least: int = 0, leaving: t.Iterable[str] = ()) -> None:
+        self.sizes.append((add, list(leaving)))
+        for name in self.sizes[-1][1]:
+            del self.uids[self.victim or name]
+
+
+def rollout_of(cluster: Cluster) -> MachineRollout:
+    actual = MachineRollout(
+        t.cast("t.Any", cluster),
+        t.cast("t.Any", cluster),
+        t.cast("t.Any", cluster),
+        t.cast("t.Any", None),
+        t.cast("t.Any", None),
+        surge=False,
+    )
+    actual._await = lambda *_arguments: None  # type: ignore[method-assign]
+    return actual
+
+
+def test_a_machine_that_somebody_deletes_during_the_drain_is_not_counted() -> None:
+    cluster = Cluster("a", "b", during_drain=["a"])
+    rollout = rollout_of(cluster)
+    rollout._replace([outdated("a"), outdated("b")], t.cast("t.Any", None))
+    assert cluster.sizes == [(-1, ["b"]), (0, [])]
+    assert sorted(cluster.uids) == ["new-a"]
+    alone = Cluster("a", "b", during_drain=["a"])
+    rollout_of(alone)._replace([outdated("a")], t.cast("t.Any", None))
+    assert [size for size in alone.sizes if size[0] < 0] == []
+    assert sorted(alone.uids) == ["b", "new-a"]
+
+
+def test_another_machine_that_is_removed_is_an_error() -> None:
+    cluster = Cluster("a", "b", victim="b")
+    rollout = rollout_of(cluster)
+    with pytest.raises(GroupFailed, match="removed another machine instead of a, which was drained"):
+        rollout._replace([outdated("a")], t.cast("t.Any", None))
+    assert rollout._left(PoolRollout("vdi", ((outdated("a"),),))) == ["a"]
