@@ -29,7 +29,10 @@ MACHINES = [outdated("a"), outdated("b"), outdated("c"), outdated("d", None)]
 IDLE_FIRST = ["x", "c", "a", "b"]
 
 
-GROUPS = [{"name": "vdi-a", "node_labels": {"accel.gpu/pool": "vdi"}}, {"name": "other", "node_labels": None}]
+GROUPS: list[dict[str, t.Any]] = [
+    {"name": "vdi-a", "node_labels": {"accel.gpu/pool": "vdi"}},
+    {"name": "other", "node_labels": None},
+]
 
 
 def settings_of(**options: t.Any) -> dict[str, RolloutPlan]:
