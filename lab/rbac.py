@@ -34,6 +34,7 @@ _SHARED_RULES = {
     "license_rotate": "license",
     "mirror": "plan",
     "verify_mirror": "plan",
+    "report": "plan",
     "upgrade": "site",
     "repair": "share",
     "reset": "share",

@@ -86,7 +86,7 @@ func (h *gpuHost) known() map[string]profile {
 }
 
 // place returns the number of the GPU for each of these profiles (first fit), and whether the GPUs have room for all of them. A GPU in the mode sameSize
-// runs one profile at a time. MIG instances of a GPU share its memory.
+// runs profiles of one size of frame buffer at a time, also of several series. MIG instances of a GPU share its memory.
 func (h *gpuHost) place(wanted []string) ([]int, bool) {
 	cards := make([][]profile, len(h.gpus))
 	var placed []int
@@ -114,14 +114,17 @@ func (h *gpuHost) takes(card *gpu, used *[]profile, name string) bool {
 	}
 	one := offered[number]
 	var memory int64
-	same := 0
+	same, sizes := 0, 1
 	for _, other := range *used {
 		memory += other.FB
 		if other.Name == name {
 			same++
 		}
+		if other.FB != one.FB {
+			sizes++
+		}
 	}
-	if card.Mode == sameSize && same < len(*used) || same >= one.Max || memory+one.FB > card.MemoryGB {
+	if card.Mode == sameSize && sizes > 1 || same >= one.Max || memory+one.FB > card.MemoryGB {
 		return false
 	}
 	*used = append(*used, one)

@@ -27,13 +27,14 @@ import (
 
 var (
 	tenC    = profile{Name: "grid_a100-10c", FB: 10, Class: "compute", Max: 4}
+	tenQ    = profile{Name: "grid_a100-10q", FB: 10, Class: "quadro", Max: 4}
 	twentyC = profile{Name: "grid_a100-20c", FB: 20, Class: "compute", Max: 2}
 	sliced  = profile{Name: "grid_a100-3-20c", FB: 20, Class: "compute", Max: 2, MIG: true}
 	manager = []softwareName{{Name: "NVD-VMware_ESXi_8.0.0_Driver", Version: "550.163.02", Vendor: "NVIDIA"}}
 )
 
 func card(mode string) *gpu {
-	return &gpu{Name: "NVIDIA A100", MemoryGB: 40, Profiles: []profile{tenC, twentyC, sliced}, Mode: mode, active: sharedDirect}
+	return &gpu{Name: "NVIDIA A100", MemoryGB: 40, Profiles: []profile{tenC, tenQ, twentyC, sliced}, Mode: mode, active: sharedDirect}
 }
 
 func TestPlace(t *testing.T) {
@@ -45,6 +46,8 @@ func TestPlace(t *testing.T) {
 		"four of one size":        {[]*gpu{card(sameSize)}, []string{tenC.Name, tenC.Name, tenC.Name, tenC.Name}, true},
 		"one too many":            {[]*gpu{card(sameSize)}, []string{tenC.Name, tenC.Name, tenC.Name, tenC.Name, tenC.Name}, false},
 		"two sizes on a GPU":      {[]*gpu{card(sameSize)}, []string{tenC.Name, twentyC.Name}, false},
+		"two series of one size":  {[]*gpu{card(sameSize)}, []string{tenC.Name, tenQ.Name, tenQ.Name, tenC.Name}, true},
+		"two series, memory":      {[]*gpu{card(sameSize)}, []string{tenC.Name, tenQ.Name, tenQ.Name, tenC.Name, tenQ.Name}, false},
 		"two sizes on two GPUs":   {[]*gpu{card(sameSize), card(sameSize)}, []string{tenC.Name, twentyC.Name}, true},
 		"mixed sizes":             {[]*gpu{card(mixedSize)}, []string{tenC.Name, twentyC.Name, tenC.Name}, true},
 		"mixed sizes, memory":     {[]*gpu{card(mixedSize)}, []string{twentyC.Name, twentyC.Name, tenC.Name}, false},
@@ -402,9 +405,9 @@ func TestGraphicsBecomeActiveWithARestart(t *testing.T) {
 	if _, err := methods.RestartService(w.ctx, w.client.Client, &types.RestartService{This: services, Id: "xorg"}); err != nil {
 		t.Fatal(err)
 	}
-	expect("sharedDirect sameSize grid_a100-10c grid_a100-20c")
+	expect("sharedDirect sameSize grid_a100-10c grid_a100-10q grid_a100-20c")
 	w.reboot(t, name)
-	expect("sharedDirect mixedSize grid_a100-10c grid_a100-20c")
+	expect("sharedDirect mixedSize grid_a100-10c grid_a100-10q grid_a100-20c")
 	if message := w.configure(t, name, sharedDirect, mig); message != "" {
 		t.Fatal(message)
 	}

@@ -59,7 +59,7 @@ import typing as t
 
 from ..module_utils.core.yaml_text import load_yaml_documents
 
-# No argument specification lists the variables of playbooks, the defaults that several roles share, and the results of roles.
+# No argument specification lists the variables of playbooks, the defaults that several roles share, the results of roles, and their statistics.
 _OF_NO_ROLE = (
     *("gpu_hosts", "gpu_pool", "gpu_node_count"),
     # A user's own variable is likely to have the name of the inventory group.
@@ -73,6 +73,8 @@ _OF_NO_ROLE = (
         "gpu_vsphere_templates_result",
         "gpu_operator_policy",
     ),
+    # The statistics of a run, which AWX passes to the next job of a workflow as extra variables.
+    *("gpu_licensing_summary", "gpu_report_summary", "gpu_validation_summary", "gpu_vsphere_hosts_summary"),
 )
 # The similarity of two names with eight characters that differ in one character.
 _SIMILARITY = 0.85

@@ -113,8 +113,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 hosts:
-  description: The hosts, sorted by path. In check mode, the state after a run.
-  returned: success
+  description: The hosts, sorted by path. In check mode, the state after a run. After a failure, the state at that time, and what the run had done until then.
+  returned: success, or if the failure occurred after the run began to change hosts
   type: list
   elements: dict
   contains:
@@ -182,7 +182,6 @@ from ..module_utils.vsphere.client import Item
 from ..module_utils.vsphere.hosts import (
     ASSIGNMENT_POLICIES,
     GRAPHICS_TYPES,
-    MIG,
     MODES_SINCE,
     RESTART_COMMANDS,
     VGPU_MODES,
@@ -195,7 +194,7 @@ from ..module_utils.vsphere.hosts import (
     read_graphics,
     setting_problems,
 )
-from ..module_utils.vsphere.inventory import Inventory
+from ..module_utils.vsphere.inventory import MULTI_INSTANCE, Inventory
 from ..module_utils.vsphere.module import VSphereModule
 
 
@@ -227,7 +226,8 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
             try:
                 plans[number] = configurator.apply(plan.before.path, plan.before.item.ref)
             except (ModuleFailure, ServiceError) as error:
-                done = [*plans[:number], *(plan_host(each.before, GraphicsRequest()) for each in plans[number:])]
+                untouched = [plan_host(each.before, GraphicsRequest()) for each in plans[number + 1 :]]
+                done = [*plans[:number], configurator.done(plan), *untouched]
                 error.partial = {**_result(done), "changed": module.has_written()}
                 raise
             if plans[number].restarts and plans[number].after.in_maintenance:
@@ -294,7 +294,7 @@ def _check(
 ) -> None:
     """Refuse what cannot be done on one of the hosts, before anything is changed."""
     problems = setting_problems(plans, request)
-    if not problems and any(each.vgpu_mode == MIG for each in request.gpus):
+    if not problems and any(each.vgpu_mode == MULTI_INSTANCE for each in request.gpus):
         for plan in plans:
             if plan.updates:
                 problems += mig_problems(plan, configurator.mig_capable(plan.before))

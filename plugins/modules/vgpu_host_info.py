@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - The accel.gpu authors (@accel-gpu)
 description:
-  - Returns a checklist for the hosts of the vSphere clusters of some pools. For each host, it contains the vGPU manager and whether it supports the guest
-    drivers of the pools, and the configured and active graphics type. For each pool, it contains the hosts that offer the profile, and those on which a vGPU
-    can be placed at present.
+  - Returns a checklist for the hosts of the vSphere clusters of some pools, or of all clusters. For each host, it contains the vGPU manager and whether it
+    supports the guest drivers of the pools, and the configured and active graphics type. For each pool, it contains the hosts that offer the profile, and
+    those on which a vGPU can be placed at present.
   - Each line has the evidence and, if something is missing, the remedy and the command for it. Some of the commands must be run on the host by the
     administrator, because vCenter's API cannot do it.
 extends_documentation_fragment:
@@ -23,15 +23,12 @@ extends_documentation_fragment:
   - accel.gpu.attributes
   - accel.gpu.attributes.info
 options:
-  namespace:
-    description: Namespace of the MachineSets.
-    type: str
-    default: openshift-machine-api
   pools:
-    description: The pools. A pool whose nodes are in several failure domains has one entry for each.
+    description: The pools. A pool whose nodes are in several failure domains has one entry for each. Without pools, the hosts of all clusters with NVIDIA GPUs
+      are checked.
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       name:
         description: Name of the pool or the node group, for the checklist.
@@ -68,6 +65,13 @@ EXAMPLES = r"""
     pools: [{name: vdi, profile: grid_a100-10c, driver_version: 580.95.05, cluster: gpu-hosts}]
   register: result
 
+- name: Check the hosts of all clusters
+  accel.gpu.vgpu_host_info:
+    hostname: vcenter.example.com
+    username: automation@vsphere.local
+    password: "{{ vcenter_password }}"
+  register: result
+
 - name: Show the checklist
   accel.gpu.print_lines:
     lines: "{{ result.lines }}"
@@ -75,12 +79,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ready:
-  description: Whether no pool has a problem. Hosts that no pool depends on do not count.
+  description: Whether no pool has a problem. Hosts that no pool depends on do not count. Without O(pools), whether no host has a problem.
   returned: success
   type: bool
   sample: true
 clusters:
-  description: The clusters of the pools, sorted by path.
+  description: The clusters of the pools, or all clusters with NVIDIA GPUs, sorted by path.
   returned: success
   type: list
   elements: dict
@@ -97,7 +101,7 @@ clusters:
         check: {description: 'V(connection), V(manager), V(driver), V(graphics), V(bios) or V(profile).', type: str, returned: always, sample: graphics}
         status: {description: 'V(ok), V(warning) or V(problem).', type: str, returned: always, sample: problem}
         evidence: {description: What vCenter shows., type: str, returned: always, sample: default graphics type shared}
-        remedy: {description: What to do; empty if nothing., type: str, returned: always, sample: Set Shared Direct.}
+        remedy: {description: What to do; empty if nothing., type: str, returned: always, sample: Connect the host in vCenter.}
         command: {description: The command for it; empty if there is none., type: str, returned: always, sample: ''}
     hosts:
       description: The hosts with NVIDIA GPUs, or without any if the cluster has none.
@@ -107,9 +111,31 @@ clusters:
       contains:
         name: {description: Name of the host., type: str, returned: always, sample: esx-a1.example.com}
         path: {description: Inventory path of the host., type: str, returned: always, sample: /DC1/host/gpu-hosts/esx-a1.example.com}
-        gpus: {description: Number of NVIDIA GPUs., type: int, returned: always, sample: 2}
+        connected: {description: Whether it is connected and powered on., type: bool, returned: always, sample: true}
+        maintenance_mode: {description: Whether it is in maintenance mode., type: bool, returned: always, sample: false}
+        graphics_type: {description: Default graphics type., type: str, returned: always, sample: sharedDirect}
+        assignment_policy: {description: Assignment policy., type: str, returned: always, sample: performance}
+        gpus:
+          description: The NVIDIA GPUs.
+          type: list
+          elements: dict
+          returned: always
+          contains:
+            pci_id: {description: PCI id of the GPU., type: str, returned: always, sample: '0000:3b:00.0'}
+            name: {description: Name of the GPU., type: str, returned: always, sample: NVIDIA A100-PCIE-40GB}
+            memory_gib: {description: Memory in GiB., type: int, returned: always, sample: 40}
+            graphics_type: &states
+              description: The configured and the active value; the mode is empty if the API has none. V(basic) - no driver runs the GPU. V(direct) - it is
+                passed through as a whole.
+              type: dict
+              returned: always
+              contains:
+                configured: {description: What is configured., type: str, returned: always, sample: sharedDirect}
+                active: {description: What the GPU runs with., type: str, returned: always, sample: shared}
+            vgpu_mode: *states
         vgpu_manager:
-          description: Version of the vGPU manager; empty if it is not installed and null if unknown.
+          description: Version of the vGPU manager; empty if it is not installed and null if unknown, for example if the user may not read the packages of the
+            host.
           type: str
           returned: always
           sample: 580.95.02
@@ -157,7 +183,6 @@ details:
 import dataclasses
 import typing as t
 
-from ..module_utils.catalog.openshift import NAMESPACE_OPTION
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.images.driver_build import check_compatibility
@@ -171,8 +196,8 @@ from ..module_utils.vsphere.host_checks import (
     host_checks,
     pool_checks,
 )
-from ..module_utils.vsphere.hosts import GraphicsRequest, owed_restart, read_graphics
-from ..module_utils.vsphere.inventory import Inventory
+from ..module_utils.vsphere.hosts import GraphicsRequest, host_graphics, owed_restart
+from ..module_utils.vsphere.inventory import Inventory, read_gpus
 from ..module_utils.vsphere.module import VSphereModule
 from ..module_utils.vsphere.openshift import find_failure_domain
 
@@ -182,10 +207,10 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
     inventory = Inventory.read(module.center)
     results, lines, ready = [], list[str](), True
     for cluster, pools in _pools(module, inventory):
-        hosts = _evidence(module, inventory, cluster)
+        hosts = _evidence(inventory, cluster)
         checks = [check for host in hosts for check in host_checks(host, pools, _compatibility)]
         of_pools = [check for pool in pools for check in pool_checks(pool, hosts, _compatibility)]
-        ready = ready and not any(check.status == PROBLEM for check in of_pools)
+        ready = ready and not any(check.status == PROBLEM for check in (of_pools if pools else checks))
         checks += of_pools
         path = inventory.path(cluster)
         lines += checklist_lines(f"Cluster {path}", checks)
@@ -203,7 +228,10 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
 
 
 def _pools(module: VSphereModule, inventory: Inventory) -> list[tuple[Item, list[PoolNeeds]]]:
-    """The clusters of the pools, sorted by path, with the pools of each. Raises InvalidOptions with all problems."""
+    """The clusters of the pools, or all with NVIDIA GPUs, sorted by path, with the pools of each. Raises InvalidOptions with all problems."""
+    if not module.params["pools"]:
+        clusters = inventory.of_kind("ComputeResource")
+        return [(item, []) for item in clusters if any(read_gpus(host.item) for host in inventory.hosts_of(item))]
     problems, pools = list[str](), dict[t.Any, list[PoolNeeds]]()
     for entry in module.params["pools"]:
         try:
@@ -233,20 +261,17 @@ def _cluster(module: VSphereModule, inventory: Inventory, entry: t.Mapping[str, 
     return inventory.find("ComputeResource", name, "cluster", place)
 
 
-def _evidence(module: VSphereModule, inventory: Inventory, cluster: Item) -> list[HostEvidence]:
+def _evidence(inventory: Inventory, cluster: Item) -> list[HostEvidence]:
     """What is known about the hosts with NVIDIA GPUs, or about all hosts if none has any."""
-    hosts = {host.item.ref: host for host in inventory.hosts_of(cluster)}
-    graphics = read_graphics(module.center, inventory, [host.item for host in hosts.values()])
-    graphics = [each for each in graphics if each.gpus] or graphics
-    versions = inventory.manager_versions(hosts[each.item.ref] for each in graphics)
-    return [HostEvidence(each, hosts[each.item.ref], versions[each.name]) for each in graphics]
+    hosts = [(host_graphics(host.item, inventory.path(host.item)), host) for host in inventory.hosts_of(cluster)]
+    hosts = [each for each in hosts if each[0].gpus] or hosts
+    versions = inventory.manager_versions(host for dummy, host in hosts)
+    return [HostEvidence(graphics, host, versions[host.name]) for graphics, host in hosts]
 
 
 def _host(host: HostEvidence) -> dict[str, t.Any]:
     return {
-        "name": host.name,
-        "path": host.graphics.path,
-        "gpus": len(host.graphics.gpus),
+        **host.graphics.to_result(),
         "vgpu_manager": host.manager,
         "restart_owed": owed_restart(host.graphics, GraphicsRequest()),
         "profiles": list(host.offers.known),
@@ -271,8 +296,7 @@ def main() -> None:
     }
     spec: ArgumentSpec = {
         "kubernetes": {"type": "dict", "options": CONNECTION},
-        **NAMESPACE_OPTION,
-        "pools": {"type": "list", "elements": "dict", "options": pool, "required": True},
+        "pools": {"type": "list", "elements": "dict", "options": pool, "default": []},
     }
     VSphereModule(spec).run(work)
 

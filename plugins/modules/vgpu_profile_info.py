@@ -32,6 +32,8 @@ options:
     type: bool
     default: true
 seealso:
+  - module: accel.gpu.vgpu_host_info
+  - module: accel.gpu.host_graphics
   - module: accel.gpu.vgpu_template
 """
 
@@ -84,21 +86,35 @@ clusters:
       returned: always
       contains:
         name: {description: Name of the host., type: str, returned: always, sample: esx-a1.example.com}
-        usable: {description: 'Whether it is connected, powered on and not in maintenance mode.', type: bool, returned: always, sample: true}
-        graphics_type: {description: Default graphics type. vGPUs need V(sharedDirect)., type: str, returned: always, sample: sharedDirect}
-        vgpu_manager:
-          description: Version of the vGPU manager; null if it is not installed, or if the user may not read the packages of the host.
-          type: str
-          returned: with O(manager_versions=true)
-          sample: 550.163.02
+        path: {description: Inventory path of the host., type: str, returned: always, sample: /DC1/host/gpu-hosts/esx-a1.example.com}
+        connected: {description: Whether it is connected and powered on., type: bool, returned: always, sample: true}
+        maintenance_mode: {description: Whether it is in maintenance mode., type: bool, returned: always, sample: false}
+        graphics_type: {description: Default graphics type., type: str, returned: always, sample: sharedDirect}
+        assignment_policy: {description: Assignment policy., type: str, returned: always, sample: performance}
         gpus:
-          description: The physical GPUs.
+          description: The NVIDIA GPUs.
           type: list
           elements: dict
           returned: always
           contains:
+            pci_id: {description: PCI id of the GPU., type: str, returned: always, sample: '0000:3b:00.0'}
             name: {description: Name of the GPU., type: str, returned: always, sample: NVIDIA A100-PCIE-40GB}
             memory_gib: {description: Memory in GiB., type: int, returned: always, sample: 40}
+            graphics_type: &states
+              description: The configured and the active value; the mode is empty if the API has none. V(basic) - no driver runs the GPU. V(direct) - it is
+                passed through as a whole.
+              type: dict
+              returned: always
+              contains:
+                configured: {description: What is configured., type: str, returned: always, sample: sharedDirect}
+                active: {description: What the GPU runs with., type: str, returned: always, sample: shared}
+            vgpu_mode: *states
+        vgpu_manager:
+          description: Version of the vGPU manager; empty if it is not installed and null if unknown, for example if the user may not read the packages of the
+            host.
+          type: str
+          returned: with O(manager_versions=true)
+          sample: 550.163.02
 code:
   description:
     - The reason for the failure.
@@ -119,6 +135,7 @@ import typing as t
 
 from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.vsphere.client import Item
+from ..module_utils.vsphere.hosts import host_graphics
 from ..module_utils.vsphere.inventory import Inventory
 from ..module_utils.vsphere.module import VSphereModule
 
@@ -150,11 +167,8 @@ def _cluster(module: VSphereModule, inventory: Inventory, cluster: Item) -> dict
         "profiles": [profile.to_result() for profile in inventory.profiles(cluster)],
         "hosts": [
             {
-                "name": host.name,
-                "usable": host.usable,
-                "graphics_type": host.graphics_type,
-                "gpus": [{"name": gpu.name, "memory_gib": gpu.memory_gib} for gpu in host.gpus],
-                **({} if versions is None else {"vgpu_manager": versions[host.name] or None}),
+                **host_graphics(host.item, inventory.path(host.item)).to_result(),
+                **({} if versions is None else {"vgpu_manager": versions[host.name]}),
             }
             for host in hosts
         ],

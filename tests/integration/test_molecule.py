@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
+from lab.awx.server import PASSWORD, USER
+from tests.helpers.awx import stand_in
 from tests.labs import Lab, own_lab
-from tests.programs import REPO, run
+from tests.programs import REPO, environment, run
 
 # The default scenario needs only the lab, which the fixture has started.
 SCENARIOS = sorted(path.parent.name for path in (REPO / "molecule").glob("*/molecule.yml"))
 SCENARIOS.remove("default")
+# The scenario that needs no lab.
+SCENARIOS.remove("awx")
 
 
 # Scenarios in a lab with other parts, or with OpenShift, which is another lab: a lab keeps its parts. The arguments of own_lab().
@@ -41,6 +45,22 @@ def play(lab: Lab, scenario: str, tmp_path: Path) -> None:
 def test_scenario(lab: Lab, scenario: str, tmp_path: Path) -> None:
     lab.reset()
     play(lab, scenario, tmp_path)
+
+
+@pytest.mark.usual(150)
+@pytest.mark.soak
+def test_scenario_with_a_stand_in_for_awx(tmp_path: Path) -> None:
+    with stand_in(tmp_path) as running:
+        login = {"CONTROLLER_HOST": running.url, "CONTROLLER_USERNAME": USER, "CONTROLLER_PASSWORD": PASSWORD}
+        run(
+            "molecule",
+            "test",
+            "--destroy",
+            "never",
+            "--scenario-name",
+            "awx",
+            env=environment(**login, MOLECULE_EPHEMERAL_DIRECTORY=str(tmp_path / "molecule")),
+        )
 
 
 @pytest.mark.usual(150)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.pages import (
+    awx_project,
     galaxy_requirements,
     mig_layouts,
     module_lists,
@@ -28,6 +29,8 @@ FILES: dict[Path, Callable[[], str]] = {
     module_lists.PAGE: module_lists.page,
     pictures.PLAN: pictures.plan,
     galaxy_requirements.PAGE: galaxy_requirements.page,
+    awx_project.REQUIREMENTS: awx_project.requirements,
+    **{path: partial(awx_project.playbook, path) for path in awx_project.PLAYBOOKS},
     **{path: partial(role_defaults.page, path) for path in role_defaults.PAGES},
     **{path: partial(report_rules.page, path) for path in report_rules.PAGES},
     role_files.RULES: role_files.rules,

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from ansible_collections.accel.gpu.plugins.plugin_utils.argument_specs import plain
 from tests.programs import REPO
 
 PAGES = [
@@ -25,9 +25,6 @@ _HEAD = """---
 _TEMPLATES = ", and from __{}_computed_defaults in vars/main.yml"
 # As the rule line-length of yamllint allows.
 _WIDTH = 160
-_MARKUP = re.compile(r"\b[CEMOPUV]\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
-# `accel.gpu.gpu_sharing#module:state=reset`: an option of another plugin.
-_OPTION_OF = re.compile(r"([\w.]+)#\w+:(.+)")
 
 
 def page(path: Path) -> str:
@@ -42,11 +39,6 @@ def page(path: Path) -> str:
         elif "default" in option:
             parts.append(f"{_comment(option)}{name}: {_value(option['default'])}\n")
     return "\n".join(parts)
-
-
-def plain(text: str) -> str:
-    """A description without Ansible's markup: `O(accel.gpu.pull_secret#module:registries)` is `registries of accel.gpu.pull_secret`."""
-    return _MARKUP.sub(lambda match: _OPTION_OF.sub(r"\2 of \1", match[1]).removesuffix("#role"), text)
 
 
 def _load(path: Path) -> dict[str, Any]:

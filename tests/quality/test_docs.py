@@ -20,6 +20,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import deri
 from ansible_collections.accel.gpu.plugins.module_utils.report.data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere import templates
+from ansible_collections.accel.gpu.plugins.plugin_utils.argument_specs import plain
 from lab import rbac
 from lab.vsphere.part import VSphere
 from tests.pages import module_lists, pictures, report_rules, role_defaults, variables
@@ -80,7 +81,7 @@ def test_the_default_that_is_a_template_is_that_of_the_vars(role: str) -> None:
 
 def test_comments_have_no_markup() -> None:
     text = "The option O(accel.gpu.a#module:b=c), O(x), the role P(accel.gpu.pools#role), V(none) or C(f(1))."
-    assert role_defaults.plain(text) == "The option b=c of accel.gpu.a, x, the role accel.gpu.pools, none or f(1)."
+    assert plain(text) == "The option b=c of accel.gpu.a, x, the role accel.gpu.pools, none or f(1)."
 
 
 def anchors(text: str) -> set[str]:
@@ -130,6 +131,24 @@ def test_the_functions_and_constants_that_the_architecture_page_names_exist() ->
     )
     assert len(names) > 4
     assert sorted(names - {name for pair in defined for name in pair}) == []
+
+
+def test_the_architecture_page_names_the_file_that_defines_a_function_class_or_constant() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    name = r"`(?:_?[A-Z]\w*|\w+\(\))`"
+    places = re.findall(rf"({name}(?:(?:, | and | or ){name})*) in `((?:plugins|lab)/[^` ]+\.py)`", text)
+    named = [(each, path) for names, path in places for each in re.findall(r"`(\w+)", names)]
+    assert len(named) > 20
+    missing = [
+        (each, path)
+        for each, path in named
+        if not re.search(
+            rf"^(?:(?:def|class) {each}\b|(?:\w+, )*{each}(?:, \w+)*(?::.*)? =)",
+            (REPO / path).read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)

@@ -44,7 +44,7 @@ type Hardware struct {
 type VGPU struct {
 	HostDriver string `json:"host_driver"`
 	HostBranch string `json:"host_branch"`
-	// Profile is the vGPU type, such as A100-10C; its last letter is the class of the license.
+	// Profile is the vGPU type, such as A100-10C; its last letter is the series, which determines the license.
 	Profile string `json:"profile"`
 }
 

@@ -198,7 +198,7 @@ func (c LicenseClient) acquire(clock time.Time) (*clientToken, error) {
 // a letter is one for compute.
 var products = map[string]string{"Q": "NVIDIA RTX Virtual Workstation", "C": "NVIDIA Virtual Compute Server", "B": "NVIDIA Virtual PC", "A": "NVIDIA Virtual Applications"}
 
-func class(profile string) string {
+func seriesOf(profile string) string {
 	if last := profile[max(len(profile)-1, 0):]; products[last] != "" {
 		return last
 	}
@@ -206,7 +206,7 @@ func class(profile string) string {
 }
 
 func product(profile string) string {
-	return products[class(profile)]
+	return products[seriesOf(profile)]
 }
 
 // checkFeature returns why the feature type of gridd.conf does not fit a vGPU type. 1 selects the license by the type, as does an
@@ -220,14 +220,14 @@ func checkFeature(config []byte, profile string) error {
 		}
 	}
 	fits := map[string]string{"1": "QCBA", "2": "Q", "4": "C"}
-	classes, known := fits[feature]
+	fitting, known := fits[feature]
 	switch {
 	case feature == "0":
 		return errors.New("FeatureType=0 in gridd.conf requests no license")
 	case !known:
 		return fmt.Errorf("FeatureType=%s in gridd.conf is unknown", feature)
-	case !strings.Contains(classes, class(profile)):
-		return fmt.Errorf("FeatureType=%s in gridd.conf does not fit the class %s of the vGPU", feature, class(profile))
+	case !strings.Contains(fitting, seriesOf(profile)):
+		return fmt.Errorf("FeatureType=%s in gridd.conf does not fit the series %s of the vGPU", feature, seriesOf(profile))
 	}
 	return nil
 }

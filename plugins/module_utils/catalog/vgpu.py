@@ -11,6 +11,45 @@ from dataclasses import dataclass
 from .names import SHARED_SUFFIX
 from .releases import LONG_TERM_BRANCHES, RELEASES, branch_of
 
+# The values of FeatureType in gridd.conf, with the products that they request.
+#
+# Sources: NVIDIA Virtual GPU Client Licensing User Guide, "Configuration Parameters for vGPU Software on Linux"; NVIDIA's cloud-native-docs,
+# install-gpu-operator-vgpu.
+FEATURE_TYPES: t.Mapping[int, str] = {
+    0: "no license",
+    1: "NVIDIA vGPU",
+    2: "NVIDIA RTX Virtual Workstation",
+    4: "NVIDIA Virtual Compute Server",
+}
+# With this value, the client requests the product that fits its vGPU type, so the same value is suitable for all nodes of the cluster.
+AUTOMATIC = 1
+
+
+@dataclass(frozen=True)
+class VgpuSeries:
+    """A series of vGPU types, which is the letter at the end of their names.
+
+    name: for readers. cuda: whether CUDA runs on it (NVIDIA vGPU user guide, "CUDA Toolkit and OpenCL Support"). feature_types: those with which its types
+    get a license, the usual one first.
+    """
+
+    letter: str
+    name: str
+    cuda: bool
+    feature_types: tuple[int, ...]
+
+
+COMPUTE = "C"
+SERIES: t.Mapping[str, VgpuSeries] = {
+    series.letter: series
+    for series in (
+        VgpuSeries("A", "virtual applications", cuda=False, feature_types=(AUTOMATIC,)),
+        VgpuSeries("B", "virtual PC", cuda=False, feature_types=(AUTOMATIC,)),
+        VgpuSeries(COMPUTE, "compute", cuda=True, feature_types=(AUTOMATIC, 4)),
+        VgpuSeries("Q", "virtual workstation", cuda=True, feature_types=(2, AUTOMATIC)),
+    )
+}
+
 # The names of vGPU types.
 #
 # Source: NVIDIA vGPU user guide, "Virtual GPU Types for Supported GPUs". The same type is grid_a100-10c on a host, GRID-A100-10C in a guest on vSphere,
@@ -18,19 +57,10 @@ from .releases import LONG_TERM_BRANCHES, RELEASES, branch_of
 
 # NAME-FRAME_BUFFER, or NAME-SLICES-FRAME_BUFFER if the type is a MIG instance: a100-10c, a100-3-20c, l40s-48q, H200X-1-18CME, T4-1B4.
 _TYPE = re.compile(
-    r"(?:[a-z0-9]+[-_\s])*(?P<gpu>(?=[0-9]*[a-z])[a-z0-9]+)-(?:(?P<slices>[1-7])-)?(?P<size>[0-9]{1,4})(?P<series>[abcq])(?P<media>me)?[0-9]?",
+    r"(?:[a-z0-9]+[-_\s])*(?P<gpu>(?=[0-9]*[a-z])[a-z0-9]+)-(?:(?P<slices>[1-7])-)?(?P<size>[0-9]{1,4})"
+    rf"(?P<series>[{''.join(SERIES)}])(?P<media>me)?[0-9]?",
     re.IGNORECASE,
 )
-# The series by the letter at the end of a name.
-APPS, PC, COMPUTE, WORKSTATION = "A", "B", "C", "Q"
-# The names of the series for readers. CUDA does not run on the first two (NVIDIA vGPU user guide, "CUDA Toolkit and OpenCL Support").
-SERIES: t.Mapping[str, str] = {
-    APPS: "virtual applications",
-    PC: "virtual PC",
-    COMPUTE: "compute",
-    WORKSTATION: "virtual workstation",
-}
-CUDA_SERIES = (COMPUTE, WORKSTATION)
 
 
 @dataclass(frozen=True)
@@ -64,7 +94,7 @@ def vgpu_type(name: str) -> VgpuType | None:
 
 
 def series_of(name: str) -> str | None:
-    """The series (A, B, C or Q) of a vGPU type; None for any other string."""
+    """The letter of the series of a vGPU type; None for any other string."""
     known = vgpu_type(name)
     return known.series if known else None
 
@@ -73,57 +103,41 @@ def series_of(name: str) -> str | None:
 
 # The largest number of vGPUs of a virtual machine (vSphere 8.0 Update 2, "Configuration Maximums"); vCenter reports the limit of older hardware versions.
 MAX_VGPUS = 16
+# Twice the memory of 16 GPUs with 2 TiB each, which no GPU has: beyond it is a mistake, such as a size in MiB.
+MAX_MMIO_GIB = 1 << 16
 # The length of the name of a virtual machine, 80, without the release and the checksum that the name of a template also contains.
 MAX_TEMPLATE_NAME = 40
 
 
 def profile_problem(profile: str) -> str:
     """Why nodes cannot use a profile; empty if nothing speaks against it."""
-    series = series_of(profile)
-    if series is None or series in CUDA_SERIES:
+    series = SERIES.get(series_of(profile) or "")
+    if series is None or series.cuda:
         return ""
-    usable = [f"{profile[:-1]}{letter.lower()}" for letter in CUDA_SERIES] if profile[-1:].isalpha() else []
+    letters = [each.letter for each in SERIES.values() if each.cuda]
+    usable = [f"{profile[:-1]}{letter.lower()}" for letter in letters] if profile[-1:].isalpha() else []
     such = f", such as {' or '.join(usable)} if the hosts offer it" if usable else ""
     return (
-        f"{profile} is of the series {series} ({SERIES[series]}), on which CUDA does not run, so no container could use it; choose a profile of the series "
-        f"C or Q{such}"
+        f"{profile} is of the series {series.letter} ({series.name}), on which CUDA does not run, so no container could use it; choose a profile of the "
+        f"series {' or '.join(letters)}{such}"
     )
 
 
 def mmio_problem(gib: int) -> str:
     """Why an MMIO space cannot have a size; empty if it can."""
+    if gib > MAX_MMIO_GIB:
+        return f"{gib} is larger than any MMIO space of a virtual machine; set at most {MAX_MMIO_GIB}, or omit it"
     return "" if gib > 0 and not gib & (gib - 1) else f"{gib} is not a power of two; set one, such as 256, or omit it"
-
-
-# The licenses of vGPU types.
-#
-# Sources: NVIDIA Virtual GPU Client Licensing User Guide, "Configuration Parameters for vGPU Software on Linux"; NVIDIA's cloud-native-docs,
-# install-gpu-operator-vgpu.
-
-# The values of FeatureType in gridd.conf, with the products that they request.
-FEATURE_TYPES: t.Mapping[int, str] = {
-    0: "no license",
-    1: "NVIDIA vGPU",
-    2: "NVIDIA RTX Virtual Workstation",
-    4: "NVIDIA Virtual Compute Server",
-}
-# With this value, the client requests the product that fits its vGPU type, so the same value is suitable for all nodes of the cluster.
-AUTOMATIC = 1
-_FITTING: t.Mapping[str, tuple[int, ...]] = {
-    WORKSTATION: (2, AUTOMATIC),
-    COMPUTE: (AUTOMATIC, 4),
-    PC: (AUTOMATIC,),
-    APPS: (AUTOMATIC,),
-}
 
 
 def feature_mismatch(feature_type: int | None, series: str) -> str:
     """Why vGPU types of a series get no license with this FeatureType, as a sentence without the period; empty if they get one."""
-    if feature_type is None or feature_type in _FITTING[series]:
+    fitting = SERIES[series].feature_types
+    if feature_type is None or feature_type in fitting:
         return ""
-    needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in _FITTING[series])
+    needed = " or ".join(f"{value} ({FEATURE_TYPES[value]})" for value in fitting)
     requested = FEATURE_TYPES.get(feature_type, "an unknown product")
-    return f"FeatureType={feature_type} requests {requested}, but vGPU types of class {series} require {needed}"
+    return f"FeatureType={feature_type} requests {requested}, but vGPU types of the series {series} require {needed}"
 
 
 # Which managers work with which guest drivers.

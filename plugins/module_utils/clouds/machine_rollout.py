@@ -254,12 +254,20 @@ class MachineRollout:
         for number, batch in enumerate(rollout.batches, 1):
             self.drainer.check()
             # The reconciler may have removed some of them to scale a group down.
-            existing = {name_of(machine): machine["metadata"].get("uid") for machine in self.api.read().machines}
-            current = [machine for machine in batch if existing.get(machine.name) == machine.uid]
+            current = self._existing(batch)
             if current:
                 names = abbreviate([machine.name for machine in current])
                 self.progress.report(f"pool {rollout.pool}: replacing {names}", number - 1, len(rollout.batches))
                 self._replace(current, cache)
+
+    def _existing(self, machines: t.Iterable[OutdatedMachine]) -> list[OutdatedMachine]:
+        """The Machines that neither a run nor somebody else has deleted."""
+        live = {
+            name_of(machine): machine["metadata"].get("uid")
+            for machine in self.api.read().machines
+            if not machine["metadata"].get("deletionTimestamp")
+        }
+        return [machine for machine in machines if live.get(machine.name) == machine.uid]
 
     def _replace(self, machines: t.Sequence[OutdatedMachine], cache: GroupListCache) -> None:
         leaving = {machine.node for machine in machines if machine.node}
@@ -272,10 +280,13 @@ class MachineRollout:
         self.drainer.drain(leaving)
         self.drainer.check()
         counts = {machineset: self._count(machineset) for dummy, machineset in groups}
-        for (dummy, machineset), number in groups.items():
-            leaving_machines = [each.name for each in machines if each.machineset == machineset]
-            self.provider.resize(machineset, -number, leaving=leaving_machines)
-        self._await(groups, cache, offers_gpus)
+        # A Machine that somebody else has deleted during the drain is replaced already, so its MachineSet has one outdated Machine less to lose.
+        drained = self._existing(machines)
+        for dummy, machineset in groups:
+            names = [each.name for each in drained if each.machineset == machineset]
+            if names:
+                self.provider.resize(machineset, -len(names), leaving=names)
+        self._require_removed(drained, cache, offers_gpus, groups)
         self._gone.update(machine.name for machine in machines)
         if not self.surge:
             # The machine controller tries once to start a new virtual machine, so the GPUs must be free by then.
@@ -283,6 +294,22 @@ class MachineRollout:
                 # An autoscaler may have added the Machine already.
                 self.provider.resize(machineset, 0, at_least=counts[machineset])
             self._await(groups, cache, offers_gpus)
+
+    def _require_removed(
+        self,
+        drained: t.Sequence[OutdatedMachine],
+        cache: GroupListCache,
+        offers_gpus: bool,
+        groups: t.Iterable[tuple[str, str]],
+    ) -> None:
+        """Wait until the MachineSets are as small as requested, and require that OpenShift has removed the drained Machines and no others."""
+        self._await(groups, cache, offers_gpus)
+        if kept := self._existing(drained):
+            names = abbreviate([str(machine) for machine in kept])
+            raise GroupFailed(
+                f"Node group {kept[0].group}: OpenShift has removed another machine instead of {names}, which was drained and marked for deletion. "
+                "The node stays cordoned, and the next run replaces the machine."
+            )
 
     def _add(self, groups: Counter[tuple[str, str]], cache: GroupListCache, offers_gpus: bool) -> None:
         """Add Machines, and wait for them. If they do not start, or their nodes do not become like those of the batch, remove exactly them again."""

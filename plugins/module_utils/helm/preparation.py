@@ -695,7 +695,10 @@ def diagnose_pods(
 def pod_failures(
     pods: t.Iterable[Document], limit: int = 5, last_nodes: t.Collection[str] = ()
 ) -> list[ContainerFailure]:
-    """The failures of up to `limit` pods that are not ready, with the most restarts first; pods on `last_nodes` come last."""
+    """The failures of up to `limit` pods that are not ready; pods on `last_nodes` come last.
+
+    Pods whose container does not start come first, because other pods only wait for them, and then those with the most restarts.
+    """
     listed = list(pods)
     failures = [lines[0] for pod in listed if (lines := container_failures([pod]).get(node_of(pod)))]
     failed = {failure.pod for failure in failures}
@@ -704,7 +707,9 @@ def pod_failures(
         for pod in listed
         if pod["metadata"]["name"] not in failed and not is_ready(pod)
     ]
-    return sorted(failures, key=lambda failure: (failure.node in last_nodes, -failure.restarts))[:limit]
+    return sorted(
+        failures, key=lambda failure: (failure.node in last_nodes, not failure.in_back_off, -failure.restarts)
+    )[:limit]
 
 
 def unready_reasons(pods: t.Iterable[Document], limit: int = 5) -> list[str]:

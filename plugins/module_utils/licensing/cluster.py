@@ -156,9 +156,9 @@ class LicenseCluster:
     def _vgpu_nodes(self) -> list[LicenseNode]:
         return license_nodes(self._plan, self.nodes, self.membership, {})
 
-    def classes(self, target: LicenseTarget, *, ask_drivers: bool = False) -> set[str]:
-        """The classes of the vGPU types on the nodes whose driver pods mount the object, from labels and from the pools' variables. With `ask_drivers`,
-        also from `nvidia-smi -q` on the nodes whose labels do not show their class.
+    def series(self, target: LicenseTarget, *, ask_drivers: bool = False) -> set[str]:
+        """The series of the vGPU types on the nodes whose driver pods mount the object, from labels and from the pools' variables. With `ask_drivers`,
+        also from `nvidia-smi -q` on the nodes whose labels do not show their series.
         """
         nodes = [node for node in self._vgpu_nodes if self._may_mount(node, target)]
         kinds = {series_of(node.vgpu_type) for node in nodes}
@@ -324,13 +324,13 @@ class LicenseCluster:
 
 @dataclass(frozen=True)
 class LicenseOptions:
-    """The user's options: the token, the parameters of gridd.conf, and the classes of vGPU types that no node has yet."""
+    """The user's options: the token, the parameters of gridd.conf, and the series of vGPU types that no node has yet."""
 
     token: str | None
     gridd: GriddOptions
     # Whether the token may replace a newer one, or one for another license server.
     replace: bool = False
-    classes: frozenset[str] = frozenset()
+    series: frozenset[str] = frozenset()
     # Whether objects get their previous files back, instead of a token.
     restore: bool = False
 
@@ -447,20 +447,20 @@ class LicenseObjects:
         live = self._cluster.read(target)
         before = read_files(target, live, namespace)
         options = self._options
-        classes = self._classes(target, before)
+        series = self._series(target, before)
         origin = self._migration_source(target)
         former = self._former(target, origin)
         if live is not None and (manager := manager_of(live, target.kind)):
-            kept = managed_files(target, before, options.token, options.gridd, classes, namespace, manager)
+            kept = managed_files(target, before, options.token, options.gridd, series, namespace, manager)
             return LicenseObjectChange(target, live, before, kept, None, former=former, managed_by=manager)
         mounted = read_files(origin, self._cluster.read(origin), namespace) if origin is not None else LicenseFiles()
         known = before.completed_by(mounted)
         exists = live is not None or known.token is not None
         if options.restore and before.previous is not None:
-            desired = restored_files(target, before, before.previous, classes, namespace)
+            desired = restored_files(target, before, before.previous, series, namespace)
             body = object_body(target, namespace, live, before, desired.files)
             return LicenseObjectChange(target, live, before, desired, body, former=former)
-        desired = desired_files(target, known, options.token, options.gridd, classes, namespace, exists=exists)
+        desired = desired_files(target, known, options.token, options.gridd, series, namespace, exists=exists)
         if options.token is not None and not options.replace:
             require_renewal(target, known, desired, namespace)
         if origin is not None and origin in self._cluster.mounted and not target.pools:
@@ -475,15 +475,15 @@ class LicenseObjects:
         copied = origin if known != before else None
         return LicenseObjectChange(target, live, before, desired, body, copied, former, previous=previous)
 
-    def _classes(self, target: LicenseTarget, before: LicenseFiles) -> set[str]:
-        """The classes of the vGPU types that use the object. Drivers are asked only if the labels do not show every class and FeatureType requests one
-        product: any other FeatureType fits all classes.
+    def _series(self, target: LicenseTarget, before: LicenseFiles) -> set[str]:
+        """The series of the vGPU types that use the object. Drivers are asked only if the labels do not show every series and FeatureType requests one
+        product: any other FeatureType fits all series.
         """
         requested = self._options.gridd.feature_type
         if requested is None:
             requested = feature_type_of(before.config_text)
         ask = requested not in (None, AUTOMATIC)
-        return self._cluster.classes(target, ask_drivers=ask) | self._options.classes
+        return self._cluster.series(target, ask_drivers=ask) | self._options.series
 
     def _migration_source(self, target: LicenseTarget) -> LicenseTarget | None:
         """The ConfigMap that the ClusterPolicy refers to instead of this Secret."""
@@ -695,8 +695,8 @@ def license_options(module: LicenseTokenModule, names: t.Iterable[str]) -> Licen
         problems.append(f"{RESTORE_OPTION}: requires rotate, because running drivers must load the restored files")
     if problems:
         raise InvalidOptions(problems)
-    classes = frozenset(kind for kind in kinds.values() if kind)
-    return LicenseOptions(None if params["restore"] else token, gridd, params["replace"], classes, params["restore"])
+    series = frozenset(kind for kind in kinds.values() if kind)
+    return LicenseOptions(None if params["restore"] else token, gridd, params["replace"], series, params["restore"])
 
 
 # Formats the licensing states of several clusters as text for a terminal (pure).

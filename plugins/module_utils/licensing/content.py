@@ -386,7 +386,7 @@ def desired_files(
     live: LicenseFiles,
     token: str | None,
     options: GriddOptions,
-    classes: t.Collection[str],
+    series: t.Collection[str],
     namespace: str,
     *,
     exists: bool,
@@ -399,7 +399,7 @@ def desired_files(
     content = token.encode() if token is not None else t.cast("bytes", live.token)
     # A given token has already been checked, so only an existing one can be invalid.
     info = _require_token(content, target.label(namespace), f"{_SET_TOKEN}.")
-    config, warnings = _config(target, live, options, classes, namespace)
+    config, warnings = _config(target, live, options, series, namespace)
     if token is None or (live.token is not None and _same_token(live.token, content)):
         content = t.cast("bytes", live.token)
     if live.stray:
@@ -410,12 +410,12 @@ def desired_files(
 
 
 def restored_files(
-    target: LicenseTarget, live: LicenseFiles, previous: LicenseFiles, classes: t.Collection[str], namespace: str
+    target: LicenseTarget, live: LicenseFiles, previous: LicenseFiles, series: t.Collection[str], namespace: str
 ) -> DesiredFiles:
     """The files that an object has kept, as its content; raises InvalidOptions if nodes would get no license from them."""
     label = target.label(namespace)
     info = _require_token(previous.token or b"", f"{label}, key {PREVIOUS_TOKEN_KEY},", f"{_SET_TOKEN}.")
-    _require_fitting(previous.config_text, classes, f"{_SET_TOKEN}, and correct gridd.conf.")
+    _require_fitting(previous.config_text, series, f"{_SET_TOKEN}, and correct gridd.conf.")
     return DesiredFiles(
         LicenseFiles(previous.token, previous.config, live.stray),
         info,
@@ -428,7 +428,7 @@ def managed_files(
     live: LicenseFiles,
     token: str | None,
     options: GriddOptions,
-    classes: t.Collection[str],
+    series: t.Collection[str],
     namespace: str,
     manager: str,
 ) -> DesiredFiles:
@@ -438,7 +438,7 @@ def managed_files(
     if live.token is None or live.config is None:
         raise InvalidOptions([f"{_missing_keys(target, live, namespace)} {remedy}"])
     info = _require_token(live.token, label, remedy)
-    _require_fitting(live.config_text, classes, remedy)
+    _require_fitting(live.config_text, series, remedy)
     present = parse_gridd_conf(live.config_text)
     differing = ["the token"] if token is not None and not _same_token(live.token, token.encode()) else []
     differing += [LICENSE_CONFIG_KEY] if options.parameters.items() - present.items() else []
@@ -497,7 +497,7 @@ def other_config_warning(
 
 
 def _config(
-    target: LicenseTarget, live: LicenseFiles, options: GriddOptions, classes: t.Collection[str], namespace: str
+    target: LicenseTarget, live: LicenseFiles, options: GriddOptions, series: t.Collection[str], namespace: str
 ) -> tuple[bytes, list[str]]:
     """The content of gridd.conf, and warnings about it; raises InvalidOptions if nodes would get no license.
 
@@ -508,21 +508,21 @@ def _config(
     parameters = options.parameters
     if is_managed_gridd_conf(before) and options.feature_type is None:
         present = feature_type_of(before)
-        if present is None or any(feature_mismatch(present, kind) for kind in classes):
+        if present is None or any(feature_mismatch(present, kind) for kind in series):
             parameters = {"FeatureType": str(AUTOMATIC), **parameters}
     text = with_parameters(before, parameters)
     if options.feature_type is None:
         remedy = f"Correct it in {target.label(namespace)}, or set {FEATURE_TYPE_OPTION}."
     else:
         remedy = f"Set another {FEATURE_TYPE_OPTION}, or remove it."
-    _require_fitting(text, classes, remedy)
+    _require_fitting(text, series, remedy)
     return text.encode(errors="surrogateescape"), gridd_conf_warnings(text)
 
 
-def _require_fitting(text: str, classes: t.Collection[str], remedy: str) -> None:
-    """Raise InvalidOptions if nodes with vGPU types of these classes would get no license with this gridd.conf."""
+def _require_fitting(text: str, series: t.Collection[str], remedy: str) -> None:
+    """Raise InvalidOptions if nodes with vGPU types of these series would get no license with this gridd.conf."""
     feature = feature_type_of(text)
-    if mismatches := [reason for kind in sorted(classes) if (reason := feature_mismatch(feature, kind))]:
+    if mismatches := [reason for kind in sorted(series) if (reason := feature_mismatch(feature, kind))]:
         raise InvalidOptions([f"gridd.conf: {reason}. {remedy}" for reason in mismatches])
 
 

@@ -203,8 +203,8 @@ class LicenseNode:
         """Whether the driver runs and its state could be read; otherwise, it is not known whether the node needs a change."""
         return self.running_pod is not None and not reading.error
 
-    def class_with(self, reading: Reading) -> str | None:
-        """The class of the node's vGPU type, from the driver or from the labels; None if it is not known."""
+    def series_with(self, reading: Reading) -> str | None:
+        """The series of the node's vGPU type, from the driver or from the labels; None if it is not known."""
         reported = reading.status.vgpu_type if reading.status is not None else ""
         return series_of(reported) or series_of(self.vgpu_type)
 
@@ -468,7 +468,7 @@ def _cause(node: LicenseNode, reading: Reading, expected: LicenseObject | None, 
         return f"The token differs from the one in {expected.label}. Run the playbook license_rotate."
     if text := _time_problem(expected, expected.token, now):
         return text
-    kind = node.class_with(reading)
+    kind = node.series_with(reading)
     if kind and (reason := feature_mismatch(expected.feature_type, kind)):
         return f"{reason}. Set {FEATURE_TYPE_OPTION}, and run the playbook license_rotate."
     if reading.from_metric:

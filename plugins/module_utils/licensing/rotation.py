@@ -621,7 +621,7 @@ def _require_fitting(rotations: t.Sequence[NodeRotation], readings: t.Mapping[st
     """Raise UnfittingFeatureType if nodes would get no license with the new gridd.conf, by the vGPU types that their drivers or their labels show."""
     problems: dict[str, list[str]] = {}
     for rotation in rotations:
-        kind = rotation.node.class_with(readings[rotation.node.name])
+        kind = rotation.node.series_with(readings[rotation.node.name])
         if rotation.action != NONE and kind and (reason := feature_mismatch(rotation.expected.feature_type, kind)):
             problems.setdefault(f"{reason} ({rotation.expected.label})", []).append(rotation.node.name)
     if problems:

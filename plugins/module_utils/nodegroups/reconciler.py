@@ -12,15 +12,17 @@ import time
 import typing as t
 from dataclasses import dataclass, field
 
+from ..catalog.names import POOL_LABEL
 from ..core.errors import InvalidOptions, PartialFailure, ServiceError
 from ..core.messages import abbreviate, as_sentence, diff_of
 from ..core.waits import Outcome, Progress, WaitTimeout, is_fatal, run_bounded, wait_until
-from ..schema.providers import may_be_replacement
+from ..schema.providers import NODE_LABELS, may_be_replacement
 from .spec import (
     CREATE,
     DELETE,
     DELETES,
     NOTHING,
+    RECREATE,
     REPLACE,
     GroupChange,
     NodeGroupSpec,
@@ -621,15 +623,15 @@ class ReconcileResult:
     def warnings(self) -> list[str]:
         """A warning for each group that an interrupted replacement left behind, and for each group with outdated machines."""
         orphans = [
-            f"Node group {orphan.name} exists in addition to {change.name}: a replacement was interrupted. Run with recreate: true, which moves "
-            "its pods and deletes it, or delete it yourself."
+            f"Node group {orphan.name} exists in addition to {change.name}: a replacement was interrupted. Set {RECREATE}, which moves its "
+            "pods and deletes it, or delete it yourself."
             for change in self.changes
             for orphan in change.orphans
         ]
         states = [
             (change, self.states.get(change.spec.name)) for change in self.changes if not change.spec.replaces_outdated
         ]
-        outdated = {change.name: state.outdated if state else change.outdated for change, state in states}
+        outdated = [(change, state.outdated if state else change.outdated) for change, state in states]
         lookalikes = [
             f"Node group {name} has a name like a replacement of {change.spec.name}, but it does not carry the mark of one, so it belongs to others "
             "and is left alone."
@@ -647,9 +649,9 @@ class ReconcileResult:
             orphans
             + lookalikes
             + [
-                f"Node group {name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. Run with recreate: true, "
-                "which moves their pods to new machines, or delete them yourself."
-                for name, machines in outdated.items()
+                f"Node group {change.name}: a change only affects new machines, so these keep other settings: {abbreviate(machines)}. "
+                f"{_replacement_advice(change.spec)}"
+                for change, machines in outdated
                 if machines
             ]
         )
@@ -682,6 +684,17 @@ class ReconcileResult:
         if name in self.failures:
             result["failure"] = self.failures[name]
         return result
+
+
+def _replacement_advice(spec: NodeGroupSpec) -> str:
+    """How the outdated machines of a group are replaced, the cheapest way first."""
+    recreate = f"et {RECREATE}, which creates as many new machines before it moves the pods, or delete them yourself."
+    if not spec.can_replace_machines:
+        return f"S{recreate}"
+    playbook = "run the playbook nodegroups with -e gpu_nodegroups_replace_outdated=true -e gpu_confirm=CLUSTER"
+    if (pool := (spec.fields.get(NODE_LABELS) or {}).get(POOL_LABEL)) and spec.fields.get("template"):
+        playbook = f"run the playbook templates_refresh with -e gpu_pool={pool} -e gpu_confirm=CLUSTER; if the pool has no vgpu, {playbook}"
+    return f"To replace them some at a time, {playbook}. Or s{recreate}"
 
 
 def reconcile(

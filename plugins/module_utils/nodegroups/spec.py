@@ -23,7 +23,7 @@ from ..catalog.openshift import (
     provider_zone_labels,
 )
 from ..catalog.taints import STARTUP_TAINT_PREFIX, Taint
-from ..core.messages import join_words
+from ..core.messages import join_words, option_of_role
 from ..core.values import Document, get_nested
 from ..nodes.ownership import machine_set_owner
 from ..schema.providers import (
@@ -49,7 +49,8 @@ class NodeGroupSpec:
 
     autoscaled: an autoscaler chooses the number of nodes between min_count and max_count. no_range: the group's range is removed.
     external_range: another object contains the range, so the range is not compared. recreate: the group may be replaced to change an immutable field.
-    replaces_outdated: the run replaces machines with other settings afterwards, in the same group.
+    replaces_outdated: the run replaces machines with other settings afterwards, in the same group. can_replace_machines: whether the
+    provider can do so.
     """
 
     name: str
@@ -62,6 +63,7 @@ class NodeGroupSpec:
     external_range: bool = False
     recreate: bool = False
     replaces_outdated: bool = False
+    can_replace_machines: bool = False
     fields: t.Mapping[str, t.Any] = dataclasses.field(default_factory=dict)
 
     def desired_count(self, current: int | None) -> int | None:
@@ -165,6 +167,9 @@ NOTHING, CREATE, UPDATE, REPLACE, DELETE = "none", "create", "update", "recreate
 # The field that lists the machines whose settings differ from those of new machines in the group. It counts as a difference if the group is replaced
 # because of these machines.
 OUTDATED = "outdated"
+
+# The setting that allows the replacement of a group, in messages.
+RECREATE = option_of_role("nodes.recreate: true", "recreate")
 
 # The key for the groups that a change deletes, in results and diffs.
 DELETES = "deletes"
@@ -431,7 +436,7 @@ def _immutable_problem(change: GroupChange, immutable_fields: t.Collection[str])
     )
     return (
         f"Node group {change.superseded[0].name}: {values}, and the cloud cannot change that. Restore the old value, or set "
-        "recreate: true to replace the group: a new group is created, the pods move to it, and this one is deleted."
+        f"{RECREATE} to replace the group: a new group is created, the pods move to it, and this one is deleted."
     )
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from ..catalog import models
 from ..catalog.openshift import PLATFORMS
 from ..catalog.taints import TAINT_EFFECTS
-from ..catalog.vgpu import MAX_TEMPLATE_NAME, MAX_VGPUS, mmio_problem, profile_problem
+from ..catalog.vgpu import MAX_MMIO_GIB, MAX_TEMPLATE_NAME, MAX_VGPUS, mmio_problem, profile_problem
 from ..core.messages import abbreviate, field_path, is_whole, join_words, quote, type_name
 from ..core.types import (
     INVALID,
@@ -202,7 +202,7 @@ VGPU = Section(
         ),
         "mmio_gib": integer_between(
             1,
-            1 << 16,
+            MAX_MMIO_GIB,
             "the MMIO space has at least 1 GiB; set a larger size",
             "no virtual machine has an MMIO space of that size; set a smaller one",
             doc="Size of the 64-bit MMIO space in GiB, a power of two. By default, it is computed from the memory of the physical GPUs.",
@@ -546,7 +546,7 @@ def vgpu_problems(provider: ProviderDefinition, pool: PoolVariables) -> Problems
     count = VGPU.fields["count"].default if count is None else count
     if isinstance(gpus, int) and isinstance(count, int) and gpus != count:
         yield f"{pool.path}.gpus_per_node: {gpus} differs from vgpu.count, {count}; remove it"
-    if isinstance(mmio, int) and mmio > 0 and (problem := mmio_problem(mmio)):
+    if isinstance(mmio, int) and 0 < mmio <= MAX_MMIO_GIB and (problem := mmio_problem(mmio)):
         yield f"{path}.mmio_gib: {problem}"
     name, zones = group_name(pool), get_nested(pool.merged, "nodes", "zones")
     for zone in zones if isinstance(zones, list) else (None,):

@@ -468,7 +468,7 @@ def os_tag(value: str) -> str | None:
 # The schema of `rollout`: how a change to sharing is rolled out to the nodes of a pool.
 
 NONE, GPU_PODS, ALL = "none", "gpu-pods", "all"
-IDLE_FIRST, LAST_NAME_FIRST = "idle-first", "name"
+IDLE_FIRST, BY_NAME = "idle-first", "name"
 ROLLBACK, LEAVE = "rollback", "leave"
 
 _DAY = 24 * 3600
@@ -533,7 +533,7 @@ ROLLOUT = Section(
         ),
         "order": Choice(
             doc="With V(idle-first), the nodes with the fewest pods to evict are changed first. With V(name), the nodes are changed in order of their names.",
-            known=(IDLE_FIRST, LAST_NAME_FIRST),
+            known=(IDLE_FIRST, BY_NAME),
             default=IDLE_FIRST,
         ),
         "limit": NodeAmount(

@@ -3,7 +3,7 @@
 """Whether the hosts can run the machines that are cloned from templates: room on their GPUs, licenses, and the branch of their vGPU managers.
 
 vCenter does not say how many vGPUs fit, so this is computed. Where something is not known, the computation assumes that it fits: a run must not be refused
-without a reason. What is refused would otherwise end as a machine that OpenShift's controller tries to start for ever.
+without a reason. What is refused would otherwise end as a machine that OpenShift's controller tries once to start, and then leaves without a node.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .inventory import (
     MIXED_SIZE,
     MULTI_INSTANCE,
     SHARED_DIRECT,
+    SHARED_DIRECT_BY,
     TIME_SLICED,
     Gpu,
     Host,
@@ -36,8 +37,6 @@ MAX_MACHINES_OPTION = option_of_role("autoscale.max", "max_machines")
 DRIVER_OPTION = option_of_role("driver.version", "driver_version")
 FEATURE_OPTION = option_of_role("gpu_licensing_feature_type", "feature_type")
 _RECREATE = option_of_role("nodes.recreate", "recreate")
-# The values of Gpu.mode from which it does not follow whether a GPU has MIG instances.
-_UNKNOWN = ("", "none")
 # Up to this number of templates, each order of placing their machines is tried; of more, only as many orders as there are templates.
 _TRIED = 4
 # The sizes in the names of MIG-backed profiles are rounded, so that their sum may exceed the memory of the GPU.
@@ -110,8 +109,7 @@ class Card:
         return (
             self.host.name in profile.hosts
             and self.gpu in gpus_for(profile, self.host)
-            and self.gpu.graphics_type in ("", SHARED_DIRECT)
-            and (self.mode in _UNKNOWN or (self.mode == MULTI_INSTANCE) == (profile.sharing == MIG))
+            and self.gpu.runs(profile.sharing)
         )
 
     def takes(self, profile: Profile) -> bool:
@@ -395,7 +393,7 @@ def _reason(cards: t.Sequence[Card], profile: Profile, host: str) -> str:
     if not cards:
         return "no GPU"
     if any(card.gpu.graphics_type not in ("", SHARED_DIRECT) for card in cards):
-        return "its GPUs are not Shared Direct"
+        return f"its GPUs are not Shared Direct (set it {SHARED_DIRECT_BY})"
     if host not in profile.hosts:
         return f"does not offer {profile.name}"
     if not any(card.suits(profile) for card in cards):

@@ -401,47 +401,90 @@ class PowerOnFailure:
     @property
     def lasts(self) -> bool:
         """Whether another try does not help as long as nobody changes the hosts, the template or the number of machines."""
-        return bool(self.remedy)
+        return self._known is not None and self._known.lasts
 
     @property
     def remedy(self) -> str:
-        """What to do about the reason; empty if the reason has nothing to do with GPUs, or is unknown."""
+        """What to do about the reason; empty if the reason is none of those that machines with vGPUs have."""
+        return self._known.remedy if self._known else ""
+
+    @property
+    def _known(self) -> PowerOnReason | None:
         text = self.reason.lower()
         return next(
             (
-                remedy
-                for faults, words, remedy in _POWER_ON_REMEDIES
-                if self.fault in faults or any(word in text for word in words)
+                known
+                for known in _POWER_ON_REASONS
+                if self.fault in known.faults or any(word in text for word in known.words)
             ),
-            "",
+            None,
         )
 
 
-# Types of faults, or words in the reason of a failed power-on, and the remedy. The words are narrow, because most reasons have nothing to do with GPUs.
-# Sources: cloudfoundry/bosh-vsphere-cpi-release issue 372 (memory); NVIDIA AI Enterprise User Guide, "Changing the Default Graphics Type" (graphics
+@dataclass(frozen=True)
+class PowerOnReason:
+    """A reason why vCenter does not start a virtual machine: types of faults, or words in the reason in lower case; the first match counts.
+
+    lasts: as in PowerOnFailure. It makes a run fail after a few refusals, instead of after its time limit.
+    """
+
+    faults: tuple[str, ...]
+    words: tuple[str, ...]
+    remedy: str
+    lasts: bool
+
+
+# The words are narrow, because most reasons have nothing to do with GPUs.
+# Sources: cloudfoundry/bosh-vsphere-cpi-release issue 372 (memory reservation); NVIDIA AI Enterprise User Guide, "Changing the Default Graphics Type" (graphics
 # resource); the types of faults in the vSphere API reference.
-_POWER_ON_REMEDIES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
-    (
+_POWER_ON_REASONS = (
+    PowerOnReason(
         (),
         ("sched.mem.min", "memory reservation", "memory is not reserved"),
         "A virtual machine with a vGPU must reserve all its memory. Run site, which replaces a template that was changed.",
+        lasts=True,
     ),
-    (
+    PowerOnReason(
         (),
         ("mmio", "64-bit bar"),
         "The memory-mapped I/O space is too small for the GPUs. Set vgpu.mmio_gib of the pool, or run site, which replaces a template that was changed.",
+        lasts=True,
     ),
-    (
+    PowerOnReason(
         ("InsufficientGraphicsResourcesFault",),
         ("amount of graphics resource", "shareddirect", "shared direct"),
         "Either no host has a GPU left for this vGPU profile, or the default graphics type of the hosts is not Shared Direct; module vgpu_profile_info lists "
         "both. Free a GPU, use fewer nodes or a smaller profile, or set the graphics type (playbook vsphere_hosts).",
+        lasts=True,
     ),
-    (
+    PowerOnReason(
+        ("InsufficientHostMemoryCapacityFault", "InsufficientMemoryResourcesFault"),
+        ("sufficient memory resources", "memory resources in the parent resource pool"),
+        "No usable host with a free GPU, or the resource pool, has enough memory that is not reserved; a virtual machine with a vGPU reserves all its memory. "
+        "Stop or move other virtual machines, raise the limit of the resource pool, use fewer nodes, or set a smaller memoryMiB in nodes.provider_spec.",
+        lasts=True,
+    ),
+    PowerOnReason(
+        ("InsufficientHostCpuCapacityFault", "InsufficientCpuResourcesFault"),
+        ("sufficient cpu resources", "cpu resources in the parent resource pool"),
+        "No usable host with a free GPU, or the resource pool, has enough CPU that is not reserved. Stop or move other virtual machines, lower their CPU "
+        "reservations, raise the limit of the resource pool, or use fewer nodes.",
+        lasts=True,
+    ),
+    # It ends by itself when a host returns, for example from maintenance mode.
+    PowerOnReason(
+        ("InsufficientFailoverResourcesFault",),
+        ("failover level", "failover resources"),
+        "The admission control of vSphere HA keeps resources free for the failure of a host. Reconnect hosts, or end their maintenance mode; use fewer nodes; "
+        "or reserve less in vCenter under Configure, vSphere Availability.",
+        lasts=False,
+    ),
+    PowerOnReason(
         ("NoCompatibleHost", "NoCompatibleHostWithAccessToDevice", "VGpuNotSupported"),
         ("for vgpu", "(pcipassthru", "no host is compatible"),
         "No usable host of the cluster can place this vGPU profile; module vgpu_profile_info lists what can be placed. Check the hosts' GPUs and their "
         "maintenance mode, free a GPU, use fewer nodes, or choose another profile.",
+        lasts=True,
     ),
 )
 

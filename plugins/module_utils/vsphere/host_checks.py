@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from ..catalog.releases import branch_of
 from ..catalog.vgpu import vgpu_type
-from ..core.messages import WIDTH, abbreviate, as_sentence, join_words
+from ..core.messages import WIDTH, abbreviate, as_sentence, join_words, option_of_role
 from .hosts import (
     BASIC,
     DIRECT,
     HOST,
-    MIG,
     NONE,
     NOT_APPLICABLE,
     RESTART_COMMANDS,
@@ -26,9 +25,13 @@ from .hosts import (
     HostGraphics,
     owed_restart,
 )
-from .inventory import SHARED_DIRECT, Host
+from .inventory import MULTI_INSTANCE, SHARED_DIRECT, SHARED_DIRECT_BY, Host, runs_profile
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
+_PROFILE_OPTION, _DRIVER_OPTION = (
+    option_of_role("vgpu.profile", "profile"),
+    option_of_role("driver.version", "driver_version"),
+)
 _INSTALL = "esxcli software vib install -d /vmfs/volumes/DATASTORE/NVD-VMware-x86_64-VERSION-bundle.zip && esxcli system shutdown reboot --reason vGPU"
 _SHOW_BIOS = "nvidia-smi -q | grep -i 'vgpu mode'"
 
@@ -171,7 +174,14 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
         text = f"default graphics type {graphics.default_type or 'unknown'}"
         if wrong:
             text += ", " + ", ".join(f"{gpu.pci_id} {gpu.configured.graphics_type or 'unknown'}" for gpu in wrong)
-        yield Check(name, "graphics", PROBLEM, text, "Set Shared Direct.", _apply(name))
+        yield Check(
+            name,
+            "graphics",
+            PROBLEM,
+            text,
+            f"Set Shared Direct {SHARED_DIRECT_BY}.",
+            _apply(name),
+        )
     elif owed != NONE:
         what = "Xorg" if owed == XORG else "the host"
         text = f"Shared Direct is configured, but {graphics.shown(active=True)} is active"
@@ -180,7 +190,8 @@ def _graphics_checks(host: HostEvidence) -> t.Iterator[Check]:
             "graphics",
             PROBLEM,
             text,
-            f"Restart {what} while no virtual machine uses the GPUs; gpu_vsphere_hosts_restart=true restarts the host.",
+            f"Restart {what} while no virtual machine uses the GPUs. The playbook vsphere_hosts restarts the host with gpu_vsphere_hosts_apply=true and "
+            "gpu_vsphere_hosts_restart=true, and the module host_graphics with restart=host.",
             RESTART_COMMANDS[owed],
         )
     elif idle:
@@ -221,7 +232,7 @@ def pool_checks(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibility:
     if not pool.driver_version:
         text = "the version of the guest driver is not declared, so it is not compared with the vGPU managers"
         checks.append(
-            Check(pool.name, "driver", WARNING, text, "Declare driver.type: vgpu and driver.version of the pool.")
+            Check(pool.name, "driver", WARNING, text, f"Declare driver.type: vgpu and {_DRIVER_OPTION} of the pool.")
         )
     return checks
 
@@ -232,20 +243,25 @@ def _profile_check(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibili
     if not offering:
         return _missing_profile(pool, hosts)
     where = abbreviate([host.name for host in offering])
+    able = [host for host in offering if host.offers.reachable and runs_profile(pool.profile, host.offers)]
+    if not able:
+        text = f"{pool.profile} is offered by {where}, but cannot run there: {abbreviate([_state(host) for host in offering], separator='; ')}"
+        return Check(
+            pool.name, "profile", PROBLEM, text, "Correct the problems of these hosts, which are listed above."
+        )
     broken = [
         host
-        for host in offering
+        for host in able
         if host.manager and pool.driver_version and compatibility(pool.driver_version, host.manager)[0]
     ]
-    if len(broken) == len(offering):
+    if len(broken) == len(able):
+        where = abbreviate([host.name for host in able])
         text = f"{pool.profile} is offered by {where}, whose vGPU manager does not support guest driver {pool.driver_version}"
         return Check(
-            pool.name, "profile", PROBLEM, text, "Upgrade the vGPU manager, or declare another driver.version."
+            pool.name, "profile", PROBLEM, text, f"Upgrade the vGPU manager, or declare another {_DRIVER_OPTION}."
         )
     placeable = [
-        host.name
-        for host in offering
-        if host.offers.usable and _has(host.offers.placeable, pool) and host not in broken
+        host.name for host in able if host.offers.usable and _has(host.offers.placeable, pool) and host not in broken
     ]
     if not placeable:
         text = f"{pool.profile} is offered by {where}, but no further vGPU can be placed at present"
@@ -260,20 +276,29 @@ def _profile_check(pool: PoolNeeds, hosts: t.Sequence[HostEvidence], compatibili
     )
 
 
+def _state(host: HostEvidence) -> str:
+    graphics = host.graphics
+    return (
+        f"{host.name} {f'runs with {graphics.shown(active=True)}' if host.offers.reachable else f'is {graphics.state}'}"
+    )
+
+
 def _has(profiles: t.Iterable[str], pool: PoolNeeds) -> bool:
     return pool.profile.lower() in (name.lower() for name in profiles)
 
 
 def _missing_profile(pool: PoolNeeds, hosts: t.Sequence[HostEvidence]) -> Check:
     text = f"no host offers {pool.profile}"
-    plain = [host for host in hosts if any(gpu.active.vgpu_mode != MIG for gpu in host.graphics.gpus)]
+    plain = [host for host in hosts if any(gpu.active.vgpu_mode != MULTI_INSTANCE for gpu in host.graphics.gpus)]
     kind = vgpu_type(pool.profile)
     if kind and kind.slices and plain:
         remedy = (
             f"The profile needs MIG, which divides the GPUs of a host for all pools. Choose the hosts, such as {plain[0].name}, and set their mode; their "
             "other profiles disappear."
         )
-        command = f"{_apply(plain[0].name)} -e gpu_vsphere_hosts_vgpu_mode={MIG} -e gpu_vsphere_hosts_restart=true"
+        command = (
+            f"{_apply(plain[0].name)} -e gpu_vsphere_hosts_vgpu_mode={MULTI_INSTANCE} -e gpu_vsphere_hosts_restart=true"
+        )
         return Check(pool.name, "profile", PROBLEM, text, remedy, command)
     known = sorted({name for host in hosts for name in host.offers.known})
     listed = (
@@ -281,7 +306,7 @@ def _missing_profile(pool: PoolNeeds, hosts: t.Sequence[HostEvidence]) -> Check:
         if known
         else "The hosts offer no profile at all; correct the problems of the hosts."
     )
-    return Check(pool.name, "profile", PROBLEM, text, f"Correct vgpu.profile, or prepare the hosts. {listed}")
+    return Check(pool.name, "profile", PROBLEM, text, f"Correct {_PROFILE_OPTION}, or prepare the hosts. {listed}")
 
 
 def checklist_lines(title: str, checks: t.Sequence[Check]) -> list[str]:

@@ -18,7 +18,8 @@ from ..core.errors import InvalidOptions, ModuleFailure
 from ..core.messages import abbreviate, as_sentence, join_words
 from ..core.waits import WaitTimeout, wait_until
 from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
-from .inventory import SHARED_DIRECT, Inventory, is_reachable
+from .inventory import MIXED_SIZE, MULTI_INSTANCE, SAME_SIZE, SHARED_DIRECT, Inventory, is_reachable, read_gpus
+from .settings import vgpu_profiles
 
 if PYVMOMI_IMPORT_ERROR is None:
     from pyVmomi import vim
@@ -26,8 +27,7 @@ if PYVMOMI_IMPORT_ERROR is None:
 SHARED = "shared"
 GRAPHICS_TYPES = (SHARED, SHARED_DIRECT)
 ASSIGNMENT_POLICIES = ("performance", "consolidation")
-MIG = "multiInstanceGpu"
-VGPU_MODES = ("sameSize", "mixedSize", MIG)
+VGPU_MODES = (SAME_SIZE, MIXED_SIZE, MULTI_INSTANCE)
 # The first version of the API with the mode of a GPU.
 MODES_SINCE = (8, 0, 3)
 # A GPU that no driver of the host runs, and one that is passed through to a virtual machine as a whole. A restart changes neither.
@@ -165,17 +165,13 @@ def host_graphics(item: Item, path: str) -> HostGraphics:
     default = str(getattr(config, "hostDefaultGraphicsType", "") or "")
     entries = {each.deviceId.lower(): each for each in getattr(config, "deviceType", None) or ()}
     gpus = []
-    for info in item.get("config.graphicsInfo", ()):
-        # The graphics adapter of the mainboard is in this list as well.
-        if "nvidia" not in str(info.vendorName or "").lower():
-            continue
-        entry = entries.get(info.pciId.lower())
+    for gpu in read_gpus(item):
+        entry = entries.get(gpu.pci_id.lower())
         configured = Graphics(
             str(entry.graphicsType) if entry else default, str(getattr(entry, "vgpuMode", None) or "")
         )
-        active = Graphics(str(info.graphicsType), str(getattr(info, "vgpuMode", None) or ""))
-        memory = round((info.memorySizeInKB or 0) / (1 << 20))
-        gpus.append(GraphicsGpu(info.pciId, str(info.deviceName), memory, configured, active, entry is not None))
+        active = Graphics(gpu.graphics_type, gpu.mode)
+        gpus.append(GraphicsGpu(gpu.pci_id, gpu.name, gpu.memory_gib, configured, active, entry is not None))
     policy = str(getattr(config, "sharedPassthruAssignmentPolicy", "") or "")
     return HostGraphics(item, path, default, policy, tuple(gpus))
 
@@ -251,7 +247,7 @@ def _configured(gpu: GraphicsGpu, default: str, setting: GpuSetting) -> Graphics
     if setting.graphics_type and gpu.active.graphics_type != DIRECT:
         graphics_type = setting.graphics_type
     mode = setting.vgpu_mode or gpu.configured.vgpu_mode
-    if gpu.active.vgpu_mode == MIG == setting.vgpu_mode:
+    if gpu.active.vgpu_mode == MULTI_INSTANCE == setting.vgpu_mode:
         # MIG is on; if the administrator has switched it on with nvidia-smi, the configuration does not show it.
         mode = gpu.configured.vgpu_mode
     return Graphics(graphics_type, mode if gpu.active.graphics_type != DIRECT else gpu.configured.vgpu_mode)
@@ -267,7 +263,7 @@ def _activated(gpu: GraphicsGpu, request: GraphicsRequest) -> Graphics:
 def _has_mig_by_hand(gpu: GraphicsGpu, request: GraphicsRequest) -> bool:
     """Whether the administrator has switched MIG on with nvidia-smi, which the configuration does not show, and no other mode is requested."""
     requested = request.setting(gpu.pci_id).vgpu_mode
-    return gpu.active.vgpu_mode == MIG != gpu.configured.vgpu_mode and requested in (None, MIG)
+    return gpu.active.vgpu_mode == MULTI_INSTANCE != gpu.configured.vgpu_mode and requested in (None, MULTI_INSTANCE)
 
 
 def owed_restart(host: HostGraphics, request: GraphicsRequest) -> str:
@@ -283,7 +279,7 @@ def _pending(gpu: GraphicsGpu, request: GraphicsRequest) -> str:
     requested = request.setting(gpu.pci_id).vgpu_mode
     mode = requested or configured.vgpu_mode
     differs = mode not in (*NOT_APPLICABLE, active.vgpu_mode)
-    if active.vgpu_mode in NOT_APPLICABLE and active.graphics_type == SHARED and mode != MIG:
+    if active.vgpu_mode in NOT_APPLICABLE and active.graphics_type == SHARED and mode != MULTI_INSTANCE:
         # A GPU that is shared has no mode; it gets one together with its type.
         differs = False
     if _has_mig_by_hand(gpu, request):
@@ -331,7 +327,7 @@ def mig_problems(plan: HostPlan, capable: t.Mapping[str, bool]) -> list[str]:
     changed = [
         (gpu, old)
         for gpu, old in zip(plan.after.gpus, plan.before.gpus, strict=True)
-        if gpu.configured.vgpu_mode == MIG != old.configured.vgpu_mode
+        if gpu.configured.vgpu_mode == MULTI_INSTANCE != old.configured.vgpu_mode
     ]
     if changed and not capable:
         return [
@@ -353,28 +349,39 @@ def _model(name: str) -> str:
 
 @dataclass(frozen=True)
 class HostMachines:
-    """The virtual machines of a host that are not powered off: those that use its GPUs, and all; `hidden` is the number of those that the user may not read."""
+    """The virtual machines of a host that are not powered off: those that use its GPUs, and all.
+
+    hidden_gpu_users, hidden: the numbers of those that the user may not read, so that it is not known whether they are powered off.
+    """
 
     gpu_users: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
+    hidden_gpu_users: int = 0
     hidden: int = 0
 
 
 def use_problems(plan: HostPlan, machines: HostMachines) -> list[str]:
     """Why a host must not be changed or restarted while these virtual machines run."""
     path = plan.before.path
-    hidden = f"{machines.hidden} virtual machines that the user may not read" if machines.hidden else ""
-    if plan.updates and machines.gpu_users:
+    users = [*machines.gpu_users, *_unnamed(machines.hidden_gpu_users)]
+    if plan.updates and users:
         return [
-            f"{path}: the GPUs are used by {abbreviate(machines.gpu_users)}; shut these virtual machines down or move them to another host (drain their "
-            "nodes first)"
+            f"{path}: the GPUs are used by {abbreviate(users)}; shut these virtual machines down or move them to another host (drain their nodes first)"
         ]
-    if plan.restarts and not plan.before.in_maintenance and (machines.running or hidden):
-        names = [*machines.running, *filter(None, [hidden])]
+    names = [*machines.running, *_unnamed(machines.hidden)]
+    if plan.restarts and not plan.before.in_maintenance and names:
         return [
             f"{path}: the restart would stop {abbreviate(names)}; put the host into maintenance mode first, or move the virtual machines to another host"
         ]
     return []
+
+
+def _unnamed(number: int) -> list[str]:
+    """What stands for virtual machines that the user may not read in a list of names."""
+    one = number == 1
+    return (
+        [f"{'a' if one else number} virtual machine{'' if one else 's'} that the user may not read"] if number else []
+    )
 
 
 def required_privileges(plans: t.Iterable[HostPlan]) -> dict[t.Any, list[str]]:
@@ -411,27 +418,27 @@ class GraphicsMismatch(ModuleFailure):
 
 def read_machines(center: VCenter, hosts: t.Sequence[HostGraphics]) -> dict[t.Any, HostMachines]:
     """The virtual machines of hosts that are not powered off, by host. A suspended one cannot resume after a change of its GPU."""
-    refs = [(machine, "") for host in hosts for machine in host.item.get("vm", ())]
+    on_gpus = {host.item.ref: {ref for gpu in read_gpus(host.item) for ref in gpu.machines} for host in hosts}
+    # The list of a host may lack those that the user may not see; the GPUs name them.
+    on_host = {
+        ref: list(dict.fromkeys((*host.item.get("vm", ()), *on_gpus[ref]))) for host in hosts for ref in [host.item.ref]
+    }
+    refs = [(machine, "") for own in on_host.values() for machine in own]
     items = {item.ref: item for item in center.read(refs, {"VirtualMachine": _MACHINE_PROPERTIES})} if refs else {}
     machines = {}
-    for host in hosts:
-        on_gpus = {ref for info in host.item.get("config.graphicsInfo", ()) for ref in info.vm or ()}
-        running, users, hidden = [], [], 0
-        for ref in host.item.get("vm", ()):
-            item = items.get(ref)
+    for host, own in on_host.items():
+        running, users, hidden, hidden_users = [], [], 0, 0
+        for ref in own:
+            item, uses_gpu = items.get(ref), ref in on_gpus[host]
             if item is None or item.get("runtime.powerState") is None:
                 hidden += 1
+                hidden_users += uses_gpu
             elif str(item.get("runtime.powerState")) != "poweredOff":
                 running.append(item.name)
-                if ref in on_gpus or any(map(_is_vgpu, item.get("config.hardware.device", ()))):
+                if uses_gpu or vgpu_profiles(item):
                     users.append(item.name)
-        machines[host.item.ref] = HostMachines(tuple(sorted(users)), tuple(sorted(running)), hidden)
+        machines[host] = HostMachines(tuple(sorted(users)), tuple(sorted(running)), hidden_users, hidden)
     return machines
-
-
-def _is_vgpu(device: t.Any) -> bool:
-    backing = vim.vm.device.VirtualPCIPassthrough.VmiopBackingInfo
-    return isinstance(device, vim.vm.device.VirtualPCIPassthrough) and isinstance(device.backing, backing)
 
 
 class HostConfigurator:
@@ -446,6 +453,8 @@ class HostConfigurator:
     ) -> None:
         """Store the arguments. `report` receives the progress."""
         self._center, self._request, self._timeout, self._report = center, request, wait_timeout, report
+        # What `apply` has done to its host so far.
+        self._updated = self._restarted = False
 
     def mig_capable(self, host: HostGraphics) -> dict[str, bool]:
         """Whether each GPU model that the vGPU manager of a host reports supports MIG."""
@@ -473,6 +482,7 @@ class HostConfigurator:
 
     def apply(self, path: str, ref: t.Any) -> HostPlan:
         """Configure and, if requested, restart a host; returns the plan with the state that vCenter shows afterwards."""
+        self._updated = self._restarted = False
         # Others may have changed the host since the run began, and what is written replaces all of it.
         plan = plan_host(self._read(ref, path), self._request)
         if problems := setting_problems([plan], self._request):
@@ -481,10 +491,20 @@ class HostConfigurator:
         host = plan.before
         if plan.updates:
             host = self._update(plan)
-        restarted = self._request.restart and owed_restart(host, self._request) != NONE
-        if restarted:
+        if self._request.restart and owed_restart(host, self._request) != NONE:
             host = self._restart(host)
-        return HostPlan(plan.before, host, plan.updates, restarted, owed_restart(host, self._request))
+        return self._done(plan.before, host)
+
+    def done(self, plan: HostPlan) -> HostPlan:
+        """What `apply` has done to the host of a plan before it failed, with the state that vCenter shows; what was written if vCenter does not respond."""
+        configuring = plan_host(plan.before, dataclasses.replace(self._request, restart=False))
+        host = configuring.after if self._updated else plan.before
+        with contextlib.suppress(VSphereError):
+            host = self._read(plan.before.item.ref, plan.before.path)
+        return self._done(plan.before, host)
+
+    def _done(self, before: HostGraphics, after: HostGraphics) -> HostPlan:
+        return HostPlan(before, after, self._updated, self._restarted, owed_restart(after, self._request))
 
     def _read(self, ref: t.Any, path: str) -> HostGraphics:
         items = self._center.read([(ref, "")], {"HostSystem": _HOST_PROPERTIES})
@@ -505,6 +525,7 @@ class HostConfigurator:
                 error.message = f"{as_sentence(error.message)} {_MIG_BY_HAND}"
                 error.args = (error.message,)
             raise
+        self._updated = True
 
         def describe(shown: HostGraphics) -> str:
             actual, expected = shown.shown(active=False), plan.after.shown(active=False)
@@ -539,6 +560,7 @@ class HostConfigurator:
                 with contextlib.suppress(VSphereError, WaitTimeout):
                     self._exit_maintenance(host)
             raise
+        self._restarted = True
         kept = "" if host.in_maintenance else " It is still in maintenance mode."
         wait_until(
             lambda: self._read(ref, host.path),
@@ -556,7 +578,7 @@ class HostConfigurator:
         def describe(shown: HostGraphics) -> str:
             advice = (
                 f" {_MIG_BY_HAND}"
-                if any(MIG in (gpu.active.vgpu_mode, gpu.configured.vgpu_mode) for gpu in shown.gpus)
+                if any(MULTI_INSTANCE in (gpu.active.vgpu_mode, gpu.configured.vgpu_mode) for gpu in shown.gpus)
                 else ""
             )
             return f"{host.path} has restarted, but its GPUs still run with {shown.shown(active=True)}. Check the vGPU manager of the host.{advice}"
@@ -596,7 +618,7 @@ _MIG_BY_HAND = "vSphere's API does not set MIG on every release: run nvidia-smi 
 
 
 def _sets_mig(plan: HostPlan) -> bool:
-    return any(gpu.configured.vgpu_mode == MIG for gpu in plan.after.gpus)
+    return any(gpu.configured.vgpu_mode == MULTI_INSTANCE for gpu in plan.after.gpus)
 
 
 def merged_config(plan: HostPlan) -> t.Any:

@@ -43,10 +43,14 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
 }
 # The default graphics type that a host needs to run virtual machines with a vGPU.
 SHARED_DIRECT = "sharedDirect"
+# Who sets it, as a part of a sentence.
+SHARED_DIRECT_BY = "with the playbook vsphere_hosts or the module host_graphics"
 # How a GPU is shared (Profile.sharing), and the modes of a GPU that decide which vGPUs can be on it (HostGraphicsInfo.vgpuMode). Without a mode, as before
 # vSphere 8.0.3, a GPU is in the first one.
 TIME_SLICED, MIG = "time-sliced", "mig"
 SAME_SIZE, MIXED_SIZE, MULTI_INSTANCE = "sameSize", "mixedSize", "multiInstanceGpu"
+# The values of Gpu.mode from which it does not follow whether a GPU has MIG instances.
+_UNKNOWN_MODES = ("", "none")
 # The compute slices of a GPU with MIG.
 MIG_SLICES = 7
 # The package of the vGPU manager on ESXi, such as NVD-VMware_ESXi_8.0.0_Driver.
@@ -55,10 +59,10 @@ _MANAGER_PACKAGE = re.compile(r"^(?:NVD|NVIDIA)[-_].*(?:Driver|VMware_ESXi)", re
 
 @dataclass(frozen=True)
 class Gpu:
-    """A physical GPU of a host.
+    """A physical NVIDIA GPU of a host.
 
-    memory_gib is rounded to whole GiB, as in the name of the product. mode: which vGPUs can share it; empty if the API does not say so. graphics_type: the
-    active one. machines: the references of the virtual machines that use it.
+    memory_gib is rounded to whole GiB, as in the name of the product; 0 if vCenter does not know it. mode: which vGPUs can share it; empty if the API does
+    not say so. graphics_type: the active one. machines: the references of the virtual machines that use it.
     """
 
     name: str
@@ -66,6 +70,13 @@ class Gpu:
     mode: str = ""
     graphics_type: str = ""
     machines: tuple[t.Any, ...] = ()
+    pci_id: str = ""
+
+    def runs(self, sharing: str | None) -> bool:
+        """Whether vGPUs that are shared in this way can be on it: whether Shared Direct is active, and MIG only for those that need it."""
+        return self.graphics_type in ("", SHARED_DIRECT) and (
+            self.mode in _UNKNOWN_MODES or (self.mode == MULTI_INSTANCE) == (sharing == MIG)
+        )
 
 
 @dataclass(frozen=True)
@@ -242,23 +253,28 @@ def is_reachable(host: Item) -> bool:
 
 
 def _host(item: Item) -> Host:
-    infos = item.get("config.graphicsInfo", ())
-    gpus = tuple(
-        Gpu(
-            str(info.deviceName),
-            round(info.memorySizeInKB / (1 << 20)),
-            # Older APIs have no mode.
-            str(getattr(info, "vgpuMode", None) or ""),
-            str(getattr(info, "graphicsType", None) or ""),
-            tuple(getattr(info, "vm", None) or ()),
-        )
-        for info in infos
-        if info.memorySizeInKB
-    )
+    gpus = tuple(gpu for gpu in read_gpus(item) if gpu.memory_gib)
     config = item.get("config.graphicsConfig")
     known = tuple(each.vgpu for each in item.get("config.sharedGpuCapabilities", ()) if each.vgpu)
     placeable = tuple(item.get("config.sharedPassthruGpuTypes", ()))
     return Host(item, gpus, known, placeable, str(getattr(config, "hostDefaultGraphicsType", "") or ""))
+
+
+def read_gpus(host: Item) -> list[Gpu]:
+    """The NVIDIA GPUs of a host. vCenter's list also has the graphics adapter of the mainboard."""
+    return [
+        Gpu(
+            str(info.deviceName),
+            round((info.memorySizeInKB or 0) / (1 << 20)),
+            # Older APIs have no mode.
+            str(getattr(info, "vgpuMode", None) or ""),
+            str(info.graphicsType or ""),
+            tuple(info.vm or ()),
+            str(info.pciId),
+        )
+        for info in host.get("config.graphicsInfo", ())
+        if "nvidia" in str(info.vendorName or "").lower()
+    ]
 
 
 def _profile(name: str, detail: t.Any, hosts: t.Sequence[Host]) -> Profile:
@@ -299,8 +315,18 @@ def _gpu_memory(model: str, hosts: t.Iterable[Host]) -> int | None:
 
 def gpus_for(profile: Profile, host: Host) -> list[Gpu]:
     """The GPUs of a host whose model and memory are those of a profile, whatever mode they are in."""
-    known = vgpu_type(profile.name)
-    return [gpu for gpu in _of_model(known.gpu if known else "", host.gpus) if gpu.memory_gib == profile.gpu_memory_gib]
+    return [gpu for gpu in _of_profile(profile.name, host) if gpu.memory_gib == profile.gpu_memory_gib]
+
+
+def runs_profile(name: str, host: Host) -> bool:
+    """Whether vGPUs of a profile that a host offers can be on one of its GPUs as they are configured now, whatever is on them."""
+    known = vgpu_type(name)
+    return any(gpu.runs(MIG if known and known.slices else None) for gpu in _of_profile(name, host))
+
+
+def _of_profile(name: str, host: Host) -> t.Sequence[Gpu]:
+    known = vgpu_type(name)
+    return _of_model(known.gpu if known else "", host.gpus)
 
 
 def _of_model(model: str, gpus: t.Sequence[Gpu]) -> t.Sequence[Gpu]:

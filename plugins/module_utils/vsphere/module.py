@@ -8,7 +8,7 @@ import functools
 import hashlib
 import typing as t
 
-from ..catalog.openshift import FailureDomain
+from ..catalog.openshift import MACHINE_API_NAMESPACE, FailureDomain
 from ..catalog.vgpu import MAX_TEMPLATE_NAME, MAX_VGPUS, mmio_problem, profile_problem
 from ..core.errors import InvalidOptions, ServiceError
 from ..core.http import ConnectionPools
@@ -90,7 +90,10 @@ class VSphereModule(ClusterModule):
     @functools.cached_property
     def openshift(self) -> OpenShift | None:
         """The cluster in the option `kubernetes`; None without this option."""
-        return OpenShift(self.client, self.params["namespace"]) if self.params.get("kubernetes") is not None else None
+        if self.params.get("kubernetes") is None:
+            return None
+        # Modules without the option read no MachineSets.
+        return OpenShift(self.client, self.params.get("namespace", MACHINE_API_NAMESPACE))
 
     def has_written(self) -> bool:
         """Whether vCenter or the API server has accepted a write."""

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings of a template's virtual machine that the machine controller does not set when it clones the template, so that clones inherit them.
 
-A new setting is one entry in SETTINGS, and a field in the RETURN of the modules vgpu_template and vgpu_template_info (`configuration`). It changes the checksum
-of every configuration, so the next run of each user builds new templates.
+A new setting whose value is the same for all templates (`fixed`) is one entry in SETTINGS, and a field in the RETURN of the modules vgpu_template and
+vgpu_template_info (`configuration`). A setting that pools declare, such as mmio_gib, is in addition a field of Configuration and of TemplateRequest (both in
+_resolve of templates.py), an option (_TEMPLATE and _request in module.py, and the documentation fragment vsphere), and a key of VGPU in schema/pool.py. Either
+changes the checksum of every configuration, so the next run of each user builds new templates.
 
 Source of what is inherited: openshift/machine-api-operator, pkg/controller/vsphere/reconciler.go, clone(). Source of what vGPUs need: NVIDIA's guide
 "NVIDIA AI Enterprise with OpenShift" (openshift/nvaie-with-ocp.rst in NVIDIA/cloud-native-docs).
@@ -160,9 +162,12 @@ def write_settings(spec: t.Any, values: Values, only: t.Collection[str] | None =
 
 
 def settings_differences(values: Values, actual: Values) -> dict[str, dict[str, t.Any]]:
-    """The settings whose actual value differs: name -> recorded and actual value."""
+    """The settings whose actual value differs: name -> recorded and actual value.
+
+    Names that another release of this collection has recorded, and that are no settings of this one, have no actual value.
+    """
     return {
-        name: {"recorded": value, "actual": actual.get(name)}
+        name: {"recorded": value, "actual": actual[name]}
         for name, value in values.items()
-        if actual.get(name) != value
+        if name in actual and actual[name] != value
     }

@@ -23,7 +23,7 @@ from ..core.errors import InvalidOptions, ModuleFailure
 from ..core.messages import abbreviate, join_words, nearest, quote
 from ..core.values import parse_json
 from .client import PYVMOMI_IMPORT_ERROR, Item, VCenter, VSphereError
-from .inventory import SHARED_DIRECT, Host, Inventory, Profile, connected_hosts, mmio_gib
+from .inventory import SHARED_DIRECT, SHARED_DIRECT_BY, Host, Inventory, Profile, connected_hosts, mmio_gib
 from .ova import MIN_HARDWARE, ImportTarget, OpenOva, OvaError, OvaSource, Upload, import_ova
 from .settings import (
     PROPERTIES,
@@ -275,7 +275,7 @@ def _without_profiles(inventory: Inventory, hosts: t.Sequence[Host]) -> t.Iterat
     if unsuitable := [
         host.name for host in silent if versions[host.name] != "" and host.graphics_type not in ("", SHARED_DIRECT)
     ]:
-        yield f"The default graphics type of {abbreviate(unsuitable)} is not Shared Direct; set it in the vSphere Client under Configure, Graphics"
+        yield f"The default graphics type of {abbreviate(unsuitable)} is not Shared Direct; set it {SHARED_DIRECT_BY}"
 
 
 def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence[Host]) -> t.Iterator[str]:
@@ -283,8 +283,8 @@ def _host_warnings(request: TemplateRequest, profile: Profile, hosts: t.Sequence
     shared = [host.name for host in having if host.graphics_type and host.graphics_type != SHARED_DIRECT]
     if shared:
         yield (
-            f"{request.label}: the default graphics type of {join_words(shared)} is not Shared Direct, so no machine with a vGPU starts there. Set it in "
-            "the vSphere Client under Configure, Graphics."
+            f"{request.label}: the default graphics type of {join_words(shared)} is not Shared Direct, so no machine with a vGPU starts there; "
+            f"set it {SHARED_DIRECT_BY}."
         )
 
 

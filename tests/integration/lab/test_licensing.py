@@ -272,7 +272,7 @@ def test_faults(site: Site, fault: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("config", "token", "reason"),
     [
-        ("FeatureType=2\n", make_token(), "FeatureType=2 in gridd.conf does not fit the class C of the vGPU"),
+        ("FeatureType=2\n", make_token(), "FeatureType=2 in gridd.conf does not fit the series C of the vGPU"),
         ("FeatureType=0\n", make_token(), "FeatureType=0 in gridd.conf requests no license"),
         ("", make_token(expires=-DAY, not_before=-2 * DAY), "the client configuration token expired at "),
         ("", make_token(not_before=DAY), "the client configuration token is not valid before "),

@@ -189,7 +189,9 @@ def test_the_labels_show_the_vgpu(licensing: Licensing) -> None:
 
 
 def test_a_feature_type_of_another_class(licensing: Licensing) -> None:
-    text = "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require 1 (NVIDIA vGPU)"
+    text = (
+        "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of the series C require 1 (NVIDIA vGPU)"
+    )
     before = licensing.secret()
     assert text in licensing.license(licensing.token(NEW_HOST), feature_type=2)["msg"]
     assert licensing.secret() == before

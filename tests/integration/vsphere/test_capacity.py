@@ -56,7 +56,7 @@ REFUSALS: dict[str, tuple[list[Object], Object, str]] = {
     "wrong license": (
         [{"cluster": "cluster-b", "datastore": "vsan-b", "profile": "nvidia_l40s-24q"}],
         {"feature_type": 4},
-        "gpu_licensing_feature_type (option feature_type of the module): FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of class Q "
+        "gpu_licensing_feature_type (option feature_type of the module): FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of the series Q "
         "require 2 (NVIDIA RTX Virtual Workstation) or 1 (NVIDIA vGPU), such as nvidia_l40s-24q. Set 1, or remove it",
     ),
     "too many": (

@@ -287,6 +287,8 @@ def test_a_host_that_does_not_come_back(site: Site) -> None:
     assert "is not responding after the command to restart" in result["msg"]
     assert "still in maintenance mode" in result["msg"]
     assert result["changed"]
+    entry = one(result, SHARED)
+    assert (entry["updated"], entry["restarted"], entry["connected"]) == (True, True, False)
 
 
 def test_a_restart_that_does_not_help(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,6 +336,13 @@ def test_a_failure_returns_what_was_done(site: Site) -> None:
     result = site.graphics(cluster="cluster-a", restart="host", **SHARED_DIRECT)
     assert result["changed"]
     assert [each["name"] for each in result["hosts"]] == [SHARED, READY, BARE]
+    entry = one(result, SHARED)
+    assert (entry["updated"], entry["restarted"], entry["restart_owed"]) == (True, False, "xorg")
+    assert entry["graphics_type"] == shown(site, SHARED)["default"] == "sharedDirect"
+    assert [each["updated"] for each in result["hosts"]] == [True, False, False]
+    path = f"{CLUSTER}/{SHARED}"
+    before, after = (result["diff"][side][path]["graphics_type"] for side in ("before", "after"))
+    assert (before, after) == ("shared", "sharedDirect")
     # One after the other: the hosts behind the failed one are not touched.
     assert site.center.methods() == ["UpdateGraphicsConfig", "EnterMaintenanceMode_Task"]
     assert shown(site, BARE)["default"] == "shared"
@@ -415,6 +424,50 @@ def test_the_checklist(site: Site) -> None:
     by_host = {each["name"]: each for each in result["clusters"][0]["hosts"]}
     assert "grid_a100-3-20c" in by_host[SHARED]["placeable_profiles"]
     assert by_host[BARE]["vgpu_manager"] == ""
+
+
+def test_the_checklist_without_pools_is_that_of_all_clusters(site: Site) -> None:
+    result = site.checklist()
+    (cluster,) = result["clusters"]
+    assert (cluster["path"], result["ready"]) == (CLUSTER, False)
+    assert {each["subject"] for each in cluster["checks"]} == {SHARED, READY, BARE}
+    site.center.set_fault("host-disconnected", group=BARE)
+    # Each module describes a host in the same way.
+    (profiles,) = site.profiles()["clusters"]
+    for checked, offering, configured in zip(
+        site.checklist()["clusters"][0]["hosts"],
+        profiles["hosts"],
+        site.graphics(cluster="cluster-a")["hosts"],
+        strict=True,
+    ):
+        common = checked.keys() & configured.keys()
+        assert common == {
+            *(
+                "name",
+                "path",
+                "connected",
+                "maintenance_mode",
+                "graphics_type",
+                "assignment_policy",
+                "gpus",
+                "restart_owed",
+            )
+        }
+        assert {name: checked[name] for name in common} == {name: configured[name] for name in common}
+        assert offering.items() <= checked.items()
+    assert {each["name"]: each["vgpu_manager"] for each in profiles["hosts"]} == {
+        SHARED: "580.95.02",
+        READY: "580.95.02",
+        BARE: None,
+    }
+
+
+def test_a_pool_whose_hosts_are_all_disconnected(site: Site) -> None:
+    site.center.set_fault("host-disconnected", group=READY)
+    result = site.checklist(pools=[{"name": "vdi", "profile": "grid_a100-10c", "cluster": "cluster-a"}])
+    (check,) = [each for each in result["clusters"][0]["checks"] if each["check"] == "profile"]
+    assert (result["ready"], check["status"]) == (False, "problem")
+    assert f"{READY} is disconnected" in check["evidence"]
 
 
 def test_the_checklist_of_a_user_without_privileges(site: Site) -> None:

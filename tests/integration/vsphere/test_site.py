@@ -208,6 +208,12 @@ def test_the_checklist_of_the_hosts_needs_only_the_shipped_rights_and_changes_no
     for words, variables in refusals.items():
         refused = play(lab, "vsphere_hosts", **variables)
         assert words in refused.failure(HOST)
+    # A host is selected by its name or its path.
+    for host, changed in (("esx-b1.example.com", 0), ("/DC1/host/cluster-b/esx-b3.example.com", 1)):
+        variables = {"gpu_vsphere_hosts_apply": "true", "gpu_vsphere_hosts_names": host}
+        predicted = play(lab, "vsphere_hosts", "--check", **variables)
+        predicted.require_success()
+        assert predicted.changed(HOST) == changed
     # The lab's own machines may start at any time.
     after = path.read_text() if path.exists() else ""
     assert "UpdateGraphicsConfig" not in after.removeprefix(before)
@@ -352,7 +358,7 @@ NOT_STARTING: dict[str, tuple[list[Object], Object, list[str]]] = {
     "wrong license": (
         [pool("vdi", "grid_a100-10c", 1)],
         {"gpu_licensing_feature_type": "2"},
-        ["Template vdi-zone-a: gpu_licensing_feature_type", "vGPU types of class C require 1 (NVIDIA vGPU) or 4"],
+        ["Template vdi-zone-a: gpu_licensing_feature_type", "vGPU types of the series C require 1 (NVIDIA vGPU) or 4"],
     ),
     "no license": (
         [pool("vdi", "grid_a100-10c", 1)],

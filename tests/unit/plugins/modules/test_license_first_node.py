@@ -212,7 +212,9 @@ def test_a_feature_type_that_does_not_fit_is_refused_before_any_change(product: 
     api.product = product
     failed = api.rotate(NEW, feature_type=2)
     assert failed["code"] == "invalid"
-    assert "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require" in failed["msg"]
+    assert (
+        "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of the series C require" in failed["msg"]
+    )
     assert (api.token, api.written, api.containers.mutations()) == (OLD, [], [])
 
 

@@ -117,12 +117,17 @@ def test_guest_drivers_that_a_manager_supports(guest: str, manager: str, problem
         ("", None),
     ],
 )
-def test_the_class_of_a_vgpu_type(product: str, kind: str | None) -> None:
+def test_the_series_of_a_vgpu_type(product: str, kind: str | None) -> None:
     assert vgpu.series_of(product) == kind
 
 
-def test_the_automatic_feature_type_fits_each_class() -> None:
-    assert not any(vgpu.feature_mismatch(vgpu.AUTOMATIC, kind) for kind in "QCBA")
+def test_the_names_of_all_series_are_recognized() -> None:
+    assert [vgpu.series_of(f"A100-10{letter}") for letter in vgpu.SERIES] == list(vgpu.SERIES)
+    assert vgpu.COMPUTE in vgpu.SERIES
+
+
+def test_the_automatic_feature_type_fits_each_series() -> None:
+    assert not any(vgpu.feature_mismatch(vgpu.AUTOMATIC, kind) for kind in vgpu.SERIES)
 
 
 @pytest.mark.parametrize(
@@ -135,16 +140,16 @@ def test_the_automatic_feature_type_fits_each_class() -> None:
         (
             2,
             "C",
-            "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require 1 (NVIDIA vGPU) or 4 (NVIDIA Virtual Compute Server)",
+            "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of the series C require 1 (NVIDIA vGPU) or 4 (NVIDIA Virtual Compute Server)",
         ),
         (1, "Q", ""),
         (
             4,
             "Q",
-            "FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of class Q require 2 (NVIDIA RTX Virtual Workstation) or 1 (NVIDIA vGPU)",
+            "FeatureType=4 requests NVIDIA Virtual Compute Server, but vGPU types of the series Q require 2 (NVIDIA RTX Virtual Workstation) or 1 (NVIDIA vGPU)",
         ),
-        (0, "A", "FeatureType=0 requests no license, but vGPU types of class A require 1 (NVIDIA vGPU)"),
-        (9, "B", "FeatureType=9 requests an unknown product, but vGPU types of class B require 1 (NVIDIA vGPU)"),
+        (0, "A", "FeatureType=0 requests no license, but vGPU types of the series A require 1 (NVIDIA vGPU)"),
+        (9, "B", "FeatureType=9 requests an unknown product, but vGPU types of the series B require 1 (NVIDIA vGPU)"),
     ],
 )
 def test_mismatches(value: int | None, kind: str, text: str) -> None:

@@ -328,7 +328,7 @@ def test_the_machines_that_will_be_outdated_once_the_machineset_has_its_new_temp
     provider = MachineSetProvider(t.cast("MachineApi", StubApi(live, machines=machines)))
     declared = options(node_count=4, template="new", recreate=True)
     (spec,) = provider.specs_of([declared], replaces_outdated=True)
-    assert (spec.recreate, spec.replaces_outdated) == (False, True)
+    assert (spec.recreate, spec.replaces_outdated, spec.can_replace_machines) == (False, True, True)
     (group,) = provider.outdated_machines().values()
     assert [name_of(each) for each in group.outdated] == ["train-b"]
     assert (group.machineset, group.count, group.nodes) == ("train", 4, ("train-a", "train-b"))

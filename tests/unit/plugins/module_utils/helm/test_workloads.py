@@ -100,6 +100,23 @@ def test_pod_failures_are_sorted_by_restarts() -> None:
     assert [failure.pod for failure in pod_failures(pods, last_nodes={"gpu-1"})][-1] == "crashing"
 
 
+@pytest.mark.parametrize(
+    "reason", ["ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError", "CrashLoopBackOff"]
+)
+def test_pods_that_cannot_start_are_listed_before_those_that_wait_for_them(reason: str) -> None:
+    def pod(name: str, **status: Any) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "spec": {"nodeName": "n"}, "status": {"phase": "Pending", **status}}
+
+    restarted = {"name": "c", "restartCount": 2, "lastState": {"terminated": {"exitCode": 1}}}
+    image = {"name": "driver", "state": {"waiting": {"reason": reason, "message": "driver:580"}}}
+    waiting = [pod(f"toolkit-{number}", containerStatuses=[restarted]) for number in range(6)]
+    pods = [*waiting, pod("driver-0", containerStatuses=[image]), pod("driver-1", containerStatuses=[image])]
+    failures = pod_failures(pods)
+    assert [failure.pod for failure in failures][:2] == ["driver-0", "driver-1"]
+    assert "driver:580" in failures[0].reason
+    assert len(failures) == 5
+
+
 def test_a_pod_that_is_not_ready_names_the_init_container_that_it_waits_for() -> None:
     running: dict[str, Any] = {"running": {}}
     initializing = {"waiting": {"reason": "PodInitializing"}}

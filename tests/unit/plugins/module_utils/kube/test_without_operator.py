@@ -63,4 +63,4 @@ def test_a_pool_that_matches_a_vgpu_type_shows_the_class() -> None:
     api = LicenseApi([policy])
     pool = {**vgpu_pool("vdi", "licensing-config"), "match": {"labels": {"nvidia.com/gpu.product": "NVIDIA-A100-10C"}}}
     failed = api.license([pool], token=TOKEN, feature_type=2)
-    assert "but vGPU types of class C require" in failed["msg"]
+    assert "but vGPU types of the series C require" in failed["msg"]

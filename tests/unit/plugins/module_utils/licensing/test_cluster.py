@@ -67,8 +67,8 @@ def test_a_node_has_the_secret_of_its_driver(drivers: tuple[Any, ...], expected:
 
 def test_the_classes_of_the_nodes_of_a_driver() -> None:
     actual = cluster(api(*TWO_DRIVERS, driver("z", None, team="c")))
-    assert actual.classes(LicenseTarget(SECRET, "one")) == {"C"}
-    assert actual.classes(LicenseTarget(SECRET, "two")) == {"Q"}
+    assert actual.series(LicenseTarget(SECRET, "one")) == {"C"}
+    assert actual.series(LicenseTarget(SECRET, "two")) == {"Q"}
 
 
 def test_each_secret_is_verified_for_the_nodes_of_its_driver() -> None:

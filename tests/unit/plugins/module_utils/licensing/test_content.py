@@ -35,11 +35,11 @@ MANAGED = b"# Managed by accel.gpu\nFeatureType=1\n"
 def desired(
     live: LicenseFiles | None = None,
     text: str | None = None,
-    classes: Collection[str] = (),
+    series: Collection[str] = (),
     options: GriddOptions | None = None,
 ) -> DesiredFiles:
     return desired_files(
-        TARGET, live or LicenseFiles(), text, options or GriddOptions(), classes, NAMESPACE, exists=live is not None
+        TARGET, live or LicenseFiles(), text, options or GriddOptions(), series, NAMESPACE, exists=live is not None
     )
 
 
@@ -93,7 +93,7 @@ def test_a_new_token_keeps_a_foreign_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("classes", "options", "expected"),
+    ("series", "options", "expected"),
     [
         ("", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=1\n"),
         ("Q", GriddOptions(), b"# Managed by accel.gpu\nFeatureType=1\n"),
@@ -106,15 +106,15 @@ def test_a_new_token_keeps_a_foreign_configuration() -> None:
         ),
     ],
 )
-def test_the_composed_configuration(classes: str, options: GriddOptions, expected: bytes) -> None:
-    assert desired(text=TOKEN, classes=set(classes), options=options).files.config == expected
+def test_the_composed_configuration(series: str, options: GriddOptions, expected: bytes) -> None:
+    assert desired(text=TOKEN, series=set(series), options=options).files.config == expected
 
 
 def test_the_configuration_of_an_earlier_run() -> None:
     proxy = b"# Managed by accel.gpu\nFeatureType=2\nProxyServerAddress=proxy\nProxyServerPort=3128\n"
     # Without nodes, nothing shows that another FeatureType is needed; the proxy stays in any case.
     assert desired(LicenseFiles(TOKEN.encode(), proxy)).files.config == proxy
-    assert desired(LicenseFiles(TOKEN.encode(), proxy), classes={"C"}).files.config == proxy.replace(b"=2", b"=1")
+    assert desired(LicenseFiles(TOKEN.encode(), proxy), series={"C"}).files.config == proxy.replace(b"=2", b"=1")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_parameters_that_are_not_declared_stay(options: GriddOptions, expected: 
 
 def test_what_gives_no_license_is_refused() -> None:
     with pytest.raises(
-        InvalidOptions, match="FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C"
+        InvalidOptions, match="FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of the series C"
     ):
-        desired(text=TOKEN, classes={"C"}, options=GriddOptions(feature_type=2))
+        desired(text=TOKEN, series={"C"}, options=GriddOptions(feature_type=2))
     with pytest.raises(InvalidOptions, match="Correct it in Secret gpu-operator/licensing-config"):
-        desired(LicenseFiles(TOKEN.encode(), b"FeatureType=0\n"), classes={"C"})
+        desired(LicenseFiles(TOKEN.encode(), b"FeatureType=0\n"), series={"C"})
 
 
 @pytest.mark.parametrize(
@@ -193,17 +193,17 @@ def test_content_that_is_not_base64() -> None:
         desired(read_files(TARGET, live, NAMESPACE))
 
 
-@pytest.mark.parametrize("classes", [{"Q"}, {"C"}, {"Q", "C"}, {"B", "A"}])
+@pytest.mark.parametrize("series", [{"Q"}, {"C"}, {"Q", "C"}, {"B", "A"}])
 @pytest.mark.parametrize("feature_type", [None, 2])
 def test_the_feature_type_does_not_change_once_nodes_show_their_vgpu_types(
-    classes: set[str], feature_type: int | None
+    series: set[str], feature_type: int | None
 ) -> None:
     # The first run on a new cluster sees no node.
     first = desired(text=TOKEN, options=GriddOptions(feature_type)).files
-    second = desired(first, TOKEN, classes)
-    # 2 does not fit other classes than Q.
-    assert (second.files == first) is (feature_type is None or classes == {"Q"})
-    assert desired(second.files, TOKEN, classes).files == second.files
+    second = desired(first, TOKEN, series)
+    # 2 does not fit other series than Q.
+    assert (second.files == first) is (feature_type is None or series == {"Q"})
+    assert desired(second.files, TOKEN, series).files == second.files
     assert desired(second.files, TOKEN).files == second.files
 
 
@@ -224,6 +224,6 @@ def test_other_parameters_of_a_file_stay(header: bytes, options: GriddOptions, c
     expected = before
     for old, new in changes.items():
         expected = expected.replace(old, new)
-    actual = desired(LicenseFiles(TOKEN.encode(), before), options=options, classes={"C"}).files
+    actual = desired(LicenseFiles(TOKEN.encode(), before), options=options, series={"C"}).files
     assert actual.config == expected
     assert (LicenseFiles(TOKEN.encode(), before).shown() == actual.shown()) is (not changes)

@@ -116,7 +116,7 @@ def test_a_token_that_is_not_valid_yet() -> None:
 def test_a_feature_type_of_another_class() -> None:
     wrong = expected("FeatureType=2\n")
     text = problem(NODE, reading(wrong), wrong, NOW)
-    assert "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of class C require" in text
+    assert "FeatureType=2 requests NVIDIA RTX Virtual Workstation, but vGPU types of the series C require" in text
     assert "gpu_licensing_feature_type" in text
 
 

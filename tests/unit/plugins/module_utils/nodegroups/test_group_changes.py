@@ -132,7 +132,7 @@ def test_an_immutable_field_is_refused_with_its_values_and_a_remedy() -> None:
     dummy, problems = plan_group_changes([desired(fields={"flavor": "g5"})], [actual()], FIXED, 255)
     assert problems == [
         "Node group train: flavor is 'g4', not 'g5', and the cloud cannot change that. Restore the old value, or set "
-        "recreate: true to replace the group: a new group is created, the pods move to it, and this one is deleted."
+        "nodes.recreate: true (option recreate of the module) to replace the group: a new group is created, the pods move to it, and this one is deleted."
     ]
 
 
@@ -268,6 +268,36 @@ def test_outdated_machines_may_be_replaced_in_their_group() -> None:
     assert changes_of(spec, with_template(template="new", outdated=("a",))).action == NOTHING
     state = with_template(template="new", outdated=("a",))
     assert ReconcileResult([changes_of(spec, state)], {"train": state}).warnings == []
+
+
+REFRESH = "run the playbook templates_refresh with -e gpu_pool=vdi -e gpu_confirm=CLUSTER; if the pool has no vgpu, "
+IN_PLACE = "run the playbook nodegroups with -e gpu_nodegroups_replace_outdated=true -e gpu_confirm=CLUSTER. Or set nodes.recreate"
+
+
+@pytest.mark.parametrize(
+    ("can_replace", "fields", "advice"),
+    [
+        (True, {"template": "new", "node_labels": {"accel.gpu/pool": "vdi"}}, f"{REFRESH}{IN_PLACE}"),
+        (True, {"node_labels": {"accel.gpu/pool": "vdi"}}, IN_PLACE),
+        (True, {"template": "new"}, IN_PLACE),
+        (
+            False,
+            {},
+            "Set nodes.recreate: true (option recreate of the module), which creates as many new machines before",
+        ),
+    ],
+)
+def test_the_cheapest_way_to_replace_outdated_machines_is_named_first(
+    can_replace: bool, fields: dict[str, Any], advice: str
+) -> None:
+    state = with_template(template="new", outdated=("a",))
+    change = dataclasses.replace(
+        changes_of(desired(fields={"template": "new"}), state),
+        spec=desired(fields=fields, can_replace_machines=can_replace),
+    )
+    (warning,) = ReconcileResult([change], {"train": state}).warnings
+    first = "To replace them some at a time, " if can_replace else ""
+    assert f"so these keep other settings: a. {first}{advice}" in warning
 
 
 def test_a_replacement_gets_a_name_that_no_group_has() -> None:

@@ -15,7 +15,19 @@ Object = dict[str, t.Any]
 
 def gpu(name: str, gib: float) -> SimpleNamespace:
     """A GPU as HostSystem.config.graphicsInfo has it."""
-    return SimpleNamespace(deviceName=name, memorySizeInKB=int(gib * (1 << 20)))
+    return graphics_info("0000:3b:00.0", name, memorySizeInKB=int(gib * (1 << 20)))
+
+
+def graphics_info(pci_id: str, name: str, **values: t.Any) -> SimpleNamespace:
+    """An entry of HostSystem.config.graphicsInfo: an NVIDIA GPU that runs with Shared Direct, unless `values` say otherwise; it has no mode."""
+    common = {"vendorName": "NVIDIA Corporation", "graphicsType": "sharedDirect", "vm": ()}
+    return SimpleNamespace(pciId=pci_id, deviceName=name, **{**common, **values})
+
+
+# The graphics adapter of a mainboard, which vCenter lists before the GPUs.
+CONSOLE = graphics_info(
+    "0000:03:00.0", "Matrox G200eW3", vendorName="Matrox Electronics", graphicsType="basic", memorySizeInKB=16 << 10
+)
 
 
 def host(ref: str, *gpus: SimpleNamespace, profiles: t.Sequence[str] = (), **changed: t.Any) -> Item:

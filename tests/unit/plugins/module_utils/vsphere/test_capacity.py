@@ -22,7 +22,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.capacity import 
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import Item
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import Host, Profile
 
-from .objects import Object, host, inventory
+from .objects import CONSOLE, Object, graphics_info, host, inventory
 
 A100 = ("grid_a100-5c", "grid_a100-10c", "grid_a100-20c", "grid_a100-40c", "grid_a100-10q")
 SLICED = ("grid_a100-1-5c", "grid_a100-2-10c", "grid_a100-3-20c", "grid_a100-7-40c", "grid_a100-1-5cme")
@@ -31,8 +31,13 @@ SLICED = ("grid_a100-1-5c", "grid_a100-2-10c", "grid_a100-3-20c", "grid_a100-7-4
 def card(mode: str | None = "sameSize", graphics: str = "sharedDirect", *machines: str) -> SimpleNamespace:
     """An A100 with 40 GB in a mode; None as an API without modes."""
     modes = {} if mode is None else {"vgpuMode": mode}
-    return SimpleNamespace(
-        deviceName="NVIDIA A100-PCIE-40GB", memorySizeInKB=40 << 20, graphicsType=graphics, vm=list(machines), **modes
+    return graphics_info(
+        "0000:3b:00.0",
+        "NVIDIA A100-PCIE-40GB",
+        memorySizeInKB=40 << 20,
+        graphicsType=graphics,
+        vm=list(machines),
+        **modes,
     )
 
 
@@ -99,6 +104,12 @@ def test_the_room_of_idle_hosts(hosts: t.Sequence[Item], profile: str, count: in
     cluster = Cluster(*hosts)
     demand = cluster.demand("a", profile, count=count)
     assert place(cards_of(cluster.hosts), [(demand, 100)])["a"] == room
+
+
+def test_the_adapter_of_the_mainboard_is_no_reason() -> None:
+    cluster = Cluster(esx("esx-1", CONSOLE, card()))
+    (problem,) = cluster.assess(cluster.demand("a", "grid_a100-40c"), machines=[runs("x", "esx-1")]).problems
+    assert "(esx-1: 0, 1 vGPUs in use)" in problem
 
 
 @pytest.mark.parametrize(
@@ -210,7 +221,7 @@ REFUSED: list[tuple[t.Sequence[Item], list[Machine], list[Object], str]] = [
         [],
         [{"name": "a", "profile": "grid_a100-10c"}],
         "Template a: no host of cluster-a can run a machine with 1 x grid_a100-10c (esx-1: 0, its GPUs are in the mode multiInstanceGpu; esx-2: 0, its GPUs are "
-        "not Shared Direct; esx-3: 0, no GPU; esx-4: 0, does not offer grid_a100-10c)",
+        "not Shared Direct (set it with the playbook vsphere_hosts or the module host_graphics); esx-3: 0, no GPU; esx-4: 0, does not offer grid_a100-10c)",
     ),
     (
         TWO,

@@ -25,6 +25,8 @@ PARAMS = {"hostname": "vc.example.com", "username": "automation@vsphere.local", 
 MEMORY = "reserve all its memory"
 MMIO = "Set vgpu.mmio_gib of the pool"
 GRAPHICS = "or the default graphics type of the hosts is not Shared Direct"
+HOST_MEMORY, HOST_CPU = "has enough memory that is not reserved", "has enough CPU that is not reserved"
+FAILOVER = "The admission control of vSphere HA keeps resources free"
 FULL = "No usable host of the cluster can place this vGPU profile"
 
 
@@ -122,10 +124,14 @@ def test_a_missing_privilege_is_named_with_its_object(fields: dict[str, t.Any], 
         ),
         ("No host is compatible with the virtual machine.", FULL),
         ("Could not initialize plugin 'libnvidia-vgx.so' for vGPU 'grid_a100-40c'.", FULL),
-        # Other shortages are no shortage of GPUs.
+        ("The host does not have sufficient memory resources to satisfy the reservation.", HOST_MEMORY),
+        ("The available Memory resources in the parent resource pool are insufficient for the operation.", HOST_MEMORY),
+        ("The host does not have sufficient CPU resources to satisfy the reservation.", HOST_CPU),
+        ("The available CPU resources in the parent resource pool are insufficient for the operation.", HOST_CPU),
+        ("Insufficient resources to satisfy configured failover level for vSphere HA.", FAILOVER),
+        # Reasons that have nothing to do with vGPUs.
         ("Insufficient disk space on datastore vsan-a.", ""),
         ("Insufficient memory", ""),
-        ("Insufficient resources to satisfy configured failover level for vSphere HA.", ""),
         ("Could not find the file [vsan-a] a/a.vmdk", ""),
         ("Virtual machine storage profile is not compliant.", ""),
         ("This host does not support 64-bit guest operating systems.", ""),
@@ -140,8 +146,24 @@ def test_the_reason_why_a_machine_does_not_start_has_a_remedy(reason: str, remed
     assert actual.endswith(".") or not actual
 
 
-def test_the_type_of_the_fault_decides_where_the_text_is_translated() -> None:
-    assert GRAPHICS in PowerOnFailure("vdi-0", "Ressourcen fehlen", "", "InsufficientGraphicsResourcesFault").remedy
+@pytest.mark.parametrize(
+    ("fault", "remedy", "lasts"),
+    [
+        ("InsufficientGraphicsResourcesFault", GRAPHICS, True),
+        ("InsufficientHostMemoryCapacityFault", HOST_MEMORY, True),
+        ("InsufficientMemoryResourcesFault", HOST_MEMORY, True),
+        ("InsufficientHostCpuCapacityFault", HOST_CPU, True),
+        ("InsufficientCpuResourcesFault", HOST_CPU, True),
+        ("InsufficientFailoverResourcesFault", FAILOVER, False),
+        ("NoCompatibleHost", FULL, True),
+        ("FileFault", "", False),
+    ],
+)
+def test_the_type_of_the_fault_decides_where_the_text_is_translated(fault: str, remedy: str, lasts: bool) -> None:
+    assert hasattr(vim.fault, fault)
+    failure = PowerOnFailure("vdi-0", "Ressourcen fehlen", "", fault)
+    assert remedy in failure.remedy
+    assert (bool(failure.remedy), failure.lasts) == (bool(remedy), lasts)
 
 
 NEWEST = b"<namespace><name>urn:vim25</name><version>8.0.3.0</version>"

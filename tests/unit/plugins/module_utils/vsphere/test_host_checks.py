@@ -20,13 +20,15 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.host_checks impo
     host_checks,
     pool_checks,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.vsphere.hosts import MIG
-from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import Gpu, Host
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import MULTI_INSTANCE, Host, read_gpus
 
 from .test_hosts import FIRST, READY, SECOND, State, graphics
 
+SHARED: State = (FIRST, ("shared", ""), ("shared", ""))
+OWING: State = (FIRST, ("sharedDirect", ""), ("shared", ""))
 TEN = "grid_a100-10c"
 POOL = PoolNeeds("vdi", TEN, "580.95.05")
+SLICED = PoolNeeds("vdi", "grid_a100-3-20c", "580.95.05")
 
 
 def evidence(
@@ -39,7 +41,7 @@ def evidence(
     """What is known about a host."""
     shown = graphics(*(states or (READY,)), **changed)
     room = tuple(known if placeable is None else placeable)
-    return HostEvidence(shown, Host(shown.item, (Gpu("NVIDIA A100", 40),), tuple(known), room, ""), manager)
+    return HostEvidence(shown, Host(shown.item, tuple(read_gpus(shown.item)), tuple(known), room, ""), manager)
 
 
 def compatibility(guest: str, manager: str) -> tuple[str, str]:
@@ -98,7 +100,7 @@ def test_a_host_that_is_ready() -> None:
             "/etc/init.d/xorg",
         ),
         (
-            evidence((FIRST, ("sharedDirect", MIG), ("sharedDirect", "sameSize"))),
+            evidence((FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", "sameSize"))),
             "graphics",
             PROBLEM,
             "sameSize is active",
@@ -126,6 +128,14 @@ def test_what_a_host_lacks(host: HostEvidence, name: str, status: str, text: str
     assert bool(command) == bool(check.command)
 
 
+def test_the_role_accepts_the_variables_of_a_remedy() -> None:
+    """It refuses a restart without gpu_vsphere_hosts_apply."""
+    listed = [*host_checks(evidence(OWING), (POOL,), compatibility), *pool_checks(SLICED, [evidence()], compatibility)]
+    restarting = [check for check in listed if "gpu_vsphere_hosts_restart=true" in check.remedy + check.command]
+    assert len(restarting) == 2
+    assert all("gpu_vsphere_hosts_apply=true" in check.remedy + check.command for check in restarting)
+
+
 def test_a_host_without_a_gpu_and_one_without_a_manager_have_no_further_lines() -> None:
     shown = graphics()
     bare = HostEvidence(shown, Host(shown.item, (), (), (), ""), "")
@@ -150,16 +160,27 @@ def test_drivers_are_grouped_by_version() -> None:
             "no further vGPU can be placed",
             "maintenance mode",
         ),
+        # No host that offers the profile can run it.
+        (POOL, [evidence(runtime_connectionState="disconnected")], PROBLEM, "esx-1 is disconnected", "listed above"),
+        (POOL, [evidence(SHARED)], PROBLEM, f"esx-1 runs with {FIRST} shared", "listed above"),
+        (POOL, [evidence(OWING)], PROBLEM, f"esx-1 runs with {FIRST} shared", "listed above"),
+        (POOL, [evidence(SHARED), evidence(placeable=())], WARNING, "no further vGPU can be placed", "Free a GPU"),
+        (POOL, [evidence(SHARED), evidence()], OK, "can be placed now on esx-1", ""),
         (POOL, [evidence(known=["grid_a100-20c"])], PROBLEM, "no host offers", "Offered: grid_a100-20c."),
         (POOL, [evidence(known=())], PROBLEM, "no host offers", "no profile at all"),
         (POOL, [], PROBLEM, "no host offers", "no profile at all"),
         (POOL, [evidence(manager="550.163.02")], PROBLEM, "does not support guest driver", "Upgrade the vGPU manager"),
         (POOL, [evidence(manager="550.163.02"), evidence()], OK, "can be placed now on esx-1", ""),
         (POOL, [evidence(manager=None)], OK, "can be placed now on esx-1", ""),
-        (PoolNeeds("vdi", "grid_a100-3-20c", "580.95.05"), [evidence()], PROBLEM, "no host offers", "needs MIG"),
+        (SLICED, [evidence()], PROBLEM, "no host offers", "needs MIG"),
         (
-            PoolNeeds("vdi", "grid_a100-3-20c", "580.95.05"),
-            [evidence((FIRST, ("sharedDirect", MIG), ("sharedDirect", MIG)), known=["grid_a100-1-5c"])],
+            SLICED,
+            [
+                evidence(
+                    (FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", MULTI_INSTANCE)),
+                    known=["grid_a100-1-5c"],
+                )
+            ],
             PROBLEM,
             "no host offers",
             "Offered: grid_a100-1-5c.",

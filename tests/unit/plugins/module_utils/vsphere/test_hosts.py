@@ -14,7 +14,6 @@ from pyVmomi import vim
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import Item
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.hosts import (
     HOST,
-    MIG,
     NONE,
     XORG,
     GpuSetting,
@@ -26,10 +25,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.hosts import (
     mig_problems,
     owed_restart,
     plan_host,
+    read_machines,
     required_privileges,
     setting_problems,
     use_problems,
 )
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import MULTI_INSTANCE
+
+from .objects import CONSOLE, graphics_info
 
 FIRST, SECOND = "0000:3b:00.0", "0000:4b:00.0"
 # A GPU: PCI id, the configured graphics type and mode (None without an entry), and the active ones.
@@ -54,24 +57,15 @@ def graphics(
         hostDefaultGraphicsType=default, sharedPassthruAssignmentPolicy=policy, deviceType=entries
     )
     infos = [
-        SimpleNamespace(
-            deviceName=name,
-            vendorName="NVIDIA Corporation",
-            pciId=pci,
-            graphicsType=active[0],
-            vgpuMode=active[1] or None,
-            memorySizeInKB=40 << 20,
-            vm=[],
-        )
+        graphics_info(pci, name, graphicsType=active[0], vgpuMode=active[1] or None, memorySizeInKB=40 << 20)
         for pci, _entry, active in states
     ]
-    console = SimpleNamespace(vendorName="Matrox", pciId="0000:03:00.0", deviceName="G200", memorySizeInKB=16384)
     values = {
         "name": "esx-1",
         "runtime.connectionState": "connected",
         "runtime.powerState": "poweredOn",
         "runtime.inMaintenanceMode": False,
-        "config.graphicsInfo": [console, *infos],
+        "config.graphicsInfo": [CONSOLE, *infos],
         "config.graphicsConfig": config,
     }
     values.update({key.replace("_", ".", 1): value for key, value in changed.items()})
@@ -111,11 +105,17 @@ def test_the_adapter_of_the_mainboard_is_no_gpu() -> None:
         # No driver runs the GPU, or it is passed through: a restart changes nothing.
         ((FIRST, ("sharedDirect", ""), ("basic", "")), GraphicsRequest(), False, NONE, ("sharedDirect", "")),
         ((FIRST, ("shared", ""), ("basic", "")), everywhere("sharedDirect"), True, NONE, ("sharedDirect", "")),
-        ((FIRST, ("shared", ""), ("direct", "")), everywhere("sharedDirect", MIG), False, NONE, ("shared", "")),
+        (
+            (FIRST, ("shared", ""), ("direct", "")),
+            everywhere("sharedDirect", MULTI_INSTANCE),
+            False,
+            NONE,
+            ("shared", ""),
+        ),
         # The mode.
         (READY, everywhere(mode="mixedSize"), True, HOST, ("sharedDirect", "mixedSize")),
-        (READY, everywhere(mode=MIG), True, HOST, ("sharedDirect", MIG)),
-        (READY, everywhere("shared", MIG), True, HOST, ("shared", MIG)),
+        (READY, everywhere(mode=MULTI_INSTANCE), True, HOST, ("sharedDirect", MULTI_INSTANCE)),
+        (READY, everywhere("shared", MULTI_INSTANCE), True, HOST, ("shared", MULTI_INSTANCE)),
         (
             (FIRST, ("sharedDirect", "mixedSize"), ("sharedDirect", "sameSize")),
             GraphicsRequest(),
@@ -124,36 +124,36 @@ def test_the_adapter_of_the_mainboard_is_no_gpu() -> None:
             ("sharedDirect", "mixedSize"),
         ),
         (
-            (FIRST, ("sharedDirect", MIG), ("sharedDirect", "sameSize")),
+            (FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", "sameSize")),
             GraphicsRequest(),
             False,
             HOST,
-            ("sharedDirect", MIG),
+            ("sharedDirect", MULTI_INSTANCE),
         ),
         # MIG that was switched on with nvidia-smi is not in the configuration.
         (
-            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MIG)),
+            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MULTI_INSTANCE)),
             GraphicsRequest(),
             False,
             NONE,
             ("sharedDirect", "sameSize"),
         ),
         (
-            (FIRST, ("sharedDirect", ""), ("sharedDirect", MIG)),
-            everywhere("sharedDirect", MIG),
+            (FIRST, ("sharedDirect", ""), ("sharedDirect", MULTI_INSTANCE)),
+            everywhere("sharedDirect", MULTI_INSTANCE),
             False,
             NONE,
             ("sharedDirect", ""),
         ),
         (
-            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MIG)),
+            (FIRST, ("sharedDirect", "sameSize"), ("sharedDirect", MULTI_INSTANCE)),
             everywhere(mode="sameSize"),
             False,
             HOST,
             ("sharedDirect", "sameSize"),
         ),
         (
-            (FIRST, ("sharedDirect", MIG), ("sharedDirect", MIG)),
+            (FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", MULTI_INSTANCE)),
             everywhere(mode="sameSize"),
             True,
             HOST,
@@ -173,8 +173,7 @@ def test_a_request_changes_only_what_differs(
     done = plan_host(graphics(state), restarting)
     assert (done.updates, done.restarts, done.owed) == (updates, owed != NONE, NONE)
     again = plan_host(done.after, restarting)
-    by_hand = state[2][1] == MIG and request_.gpus and request_.gpus[0].vgpu_mode == "sameSize"
-    assert (again.updates, again.restarts) == (False, False) or by_hand
+    assert (again.updates, again.restarts) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -266,11 +265,11 @@ def test_what_cannot_be_applied(host: HostGraphics, request_: GraphicsRequest, w
         (READY, {"another": False}, ""),
         (READY, {}, "no vGPU manager reports the GPUs"),
         # MIG is configured already.
-        ((FIRST, ("sharedDirect", MIG), ("sharedDirect", "sameSize")), {}, ""),
+        ((FIRST, ("sharedDirect", MULTI_INSTANCE), ("sharedDirect", "sameSize")), {}, ""),
     ],
 )
 def test_mig_needs_a_gpu_that_supports_it(state: State, capable: dict[str, bool], words: str) -> None:
-    messages = mig_problems(plan_host(graphics(state), everywhere(mode=MIG)), capable)
+    messages = mig_problems(plan_host(graphics(state), everywhere(mode=MULTI_INSTANCE)), capable)
     assert bool(messages) == bool(words)
     assert not words or words in messages[0]
 
@@ -289,6 +288,19 @@ RESTART = everywhere("sharedDirect", restart=True)
         (HostMachines((), ("vm-2",)), RESTART, True, ""),
         (HostMachines(hidden=2), RESTART, False, "2 virtual machines that the user may not read"),
         (HostMachines(hidden=2), RESTART, True, ""),
+        (HostMachines(hidden=1), everywhere("sharedDirect"), False, ""),
+        (
+            HostMachines(hidden_gpu_users=1, hidden=1),
+            everywhere("sharedDirect"),
+            True,
+            "the GPUs are used by a virtual machine that the user may not read;",
+        ),
+        (
+            HostMachines(("vm-1",), hidden_gpu_users=2, hidden=2),
+            RESTART,
+            False,
+            "used by vm-1, 2 virtual machines that the user may not read;",
+        ),
         (USED, GraphicsRequest(), False, ""),
     ],
 )
@@ -299,6 +311,18 @@ def test_running_machines_are_in_the_way(
     messages = use_problems(plan_host(host, request_), machines)
     assert bool(messages) == bool(words), messages
     assert not words or words in messages[0]
+
+
+def test_a_machine_that_the_user_may_not_read_uses_a_gpu_if_the_gpu_names_it() -> None:
+    """vCenter leaves out the machine, or the machine's properties, or even its entry in the list of the host."""
+    host = graphics(UNPREPARED, vm=["vm-1", "vm-2", "vm-3"])
+    host.item.get("config.graphicsInfo")[1].vm = ["vm-1", "vm-2", "vm-4"]
+    readable = [
+        Item("vm-2", "VirtualMachine", {}),
+        Item("vm-3", "VirtualMachine", {"name": "plain", "runtime.powerState": "poweredOn"}),
+    ]
+    center: t.Any = SimpleNamespace(read=lambda refs, _properties: readable)
+    assert read_machines(center, [host]) == {"host-1": HostMachines((), ("plain",), hidden_gpu_users=3, hidden=3)}
 
 
 def test_privileges_are_those_of_the_changes() -> None:

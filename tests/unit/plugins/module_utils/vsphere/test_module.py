@@ -115,6 +115,7 @@ ENTRIES: list[tuple[Object, str]] = [
     ({"count": 17}, "count: 17 is not a number"),
     ({"mmio_gib": 0}, "mmio_gib: 0 is not a power of two; set one, such as 256, or omit it"),
     ({"mmio_gib": -256}, "mmio_gib: -256 is not a power of two"),
+    ({"mmio_gib": 131072}, "mmio_gib: 131072 is larger than any MMIO space of a virtual machine; set at most 65536"),
     ({"mmio_gib": 96}, "mmio_gib: 96 is not a power of two"),
     ({"network": None}, "network: not set; set them, or set kubernetes"),
     ({"datastore": "", "cluster": None}, "cluster, datastore: not set; set them, or set kubernetes"),

@@ -235,6 +235,12 @@ def test_a_template_is_what_it_was_configured_as() -> None:
     }
 
 
+def test_a_setting_of_another_release_of_the_collection_is_no_change_by_hand() -> None:
+    recorded = {**CONFIGURATION.to_dict(), "former": True}
+    (template,) = read(machine(own=fingerprint(configuration=recorded)))
+    assert template.drift == {}
+
+
 def test_the_settings_are_added_to_those_of_the_descriptor() -> None:
     kept = vim.option.OptionValue(key="disk.EnableUUID", value="TRUE")
     disk = vim.vm.device.VirtualDeviceSpec(operation="add", device=vim.vm.device.VirtualDisk(key=-1))
@@ -675,7 +681,7 @@ def test_hosts_that_cannot_have_the_machines(actual: Item, message: str) -> None
     [
         (
             {"config_graphicsConfig": SimpleNamespace(hostDefaultGraphicsType="shared")},
-            "the default graphics type of esx-1 is not Shared Direct",
+            "the default graphics type of esx-1 is not Shared Direct, so no machine with a vGPU starts there; set it with the playbook vsphere_hosts",
         ),
     ],
 )

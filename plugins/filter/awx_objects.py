@@ -1,0 +1,211 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: awx_objects
+short_description: List the objects in AWX that settings describe, and what a run does with them
+version_added: 0.1.0
+description:
+  - Converts the variable C(gpu_awx) of the role P(accel.gpu.awx#role) to the objects that the role creates in AWX, such as job templates with surveys.
+  - Compares them with the objects that exist. An object whose description does not end with the mark of the role belongs to somebody else, and is left alone.
+    What needs such an object is held back, except for organizations, teams, credentials and execution environments, which are used as they are.
+  - Fails with all problems of the settings at once.
+positional: _input
+options:
+  _input:
+    description: The settings.
+    type: dict
+    required: true
+  existing:
+    description: The objects in AWX, by kind in the words of AWX's API, as the lookup C(awx.awx.controller_api) returns them.
+    type: dict
+    default: {}
+  check_mode:
+    description: Whether to leave out the objects and grants that need one which the run creates, because AWX cannot be asked about them in check mode.
+    type: bool
+    default: false
+seealso:
+  - plugin: awx.awx.controller_api
+    plugin_type: lookup
+author:
+  - The accel.gpu authors (@accel-gpu)
+"""
+
+EXAMPLES = r"""
+- name: Show the names of the objects
+  ansible.builtin.debug:
+    msg: "{{ ({'project': {'url': 'https://git.example.com/gpu.git'}} | accel.gpu.awx_objects).names }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The objects.
+  type: dict
+  contains:
+    installed: {description: Whether the collection C(awx.awx) is installed., type: bool, sample: true}
+    organization: {description: The organization of all objects., type: str, sample: GPU clusters}
+    names:
+      description: The names of the objects, by kind.
+      type: dict
+      contains:
+        KIND: {description: The names of the objects of one kind., type: list, elements: str, sample: [accel.gpu]}
+    apply:
+      description: The objects to create or change, by kind.
+      type: dict
+      contains:
+        KIND:
+          description: The objects of one kind.
+          type: list
+          elements: dict
+          contains:
+            name: {description: Name of the object., type: str, sample: GPU owners}
+            description: {description: 'Description, which ends with the mark of ownership.', type: str, sample: 'Managed by accel.gpu.awx: teams/GPU owners'}
+            options: {description: Options of the module of C(awx.awx)., type: raw, sample: {}}
+            parent: {description: The inventory of a source or the template of a schedule., type: str, sample: ''}
+    creates: {description: The kinds of which at least one object is created., type: list, elements: str, sample: [teams]}
+    waiting:
+      description: The objects and grants that need one which the run creates, as C(KIND/NAME).
+      type: list
+      elements: str
+      sample: [roles/approval]
+    grants:
+      description: The rights of operators and approvers.
+      type: list
+      elements: dict
+      contains:
+        role: {description: The right., type: str, sample: approval}
+        teams: {description: Teams that get it., type: list, elements: str, sample: [GPU owners]}
+        users: {description: Users who get it., type: list, elements: str, sample: []}
+        job_templates: {description: Job templates on which they get it., type: list, elements: str, sample: []}
+        workflows: {description: Workflows on which they get it., type: list, elements: str, sample: [GPU rollout]}
+        waits: {description: Whether the run creates a team or template of the grant., type: bool, sample: true}
+    left_alone:
+      description: One line for each object that belongs to somebody else, or needs one that does.
+      type: list
+      elements: str
+      sample: ['workflow_job_templates/GPU rollout: needs job_templates/GPU site, which this run leaves alone']
+    missing:
+      description: One line for each object that the settings only refer to and that does not exist.
+      type: list
+      elements: str
+      sample: []
+    undeclared:
+      description: The role's objects that the settings no longer describe, as C(KIND/NAME).
+      type: list
+      elements: str
+      sample: [job_templates/GPU export]
+"""
+
+import importlib.util
+import typing as t
+
+from ansible.errors import AnsibleFilterError
+from ansible.utils.unsafe_proxy import wrap_var
+
+from ..module_utils.core.errors import InvalidOptions
+from ..module_utils.core.messages import printable
+from ..module_utils.schema.variables import plain
+from ..plugin_utils.awx.objects import (
+    CREATE,
+    FOREIGN,
+    HELD,
+    KINDS,
+    MISSING,
+    UPDATE,
+    Verdict,
+    assess,
+    desired_grants,
+    desired_objects,
+    undeclared,
+)
+from ..plugin_utils.awx.settings import read_settings
+
+
+def awx_objects(declared: t.Any, existing: t.Any = None, check_mode: bool = False) -> dict[str, t.Any]:
+    """Return the objects of the settings, and what a run does with them."""
+    try:
+        settings = read_settings(plain(declared))
+    except InvalidOptions as error:
+        raise AnsibleFilterError(printable(str(error))) from None
+    present = plain(existing) or {}
+    objects = desired_objects(settings)
+    verdicts = assess(objects, present, settings["organization"])
+    applied = [verdict for verdict in verdicts if verdict.action in (CREATE, UPDATE)]
+    grants = _grants(settings, applied)
+    waiting = [f"{verdict.item.kind}/{verdict.item.name}" for verdict in applied if verdict.waits]
+    waiting += [f"roles/{grant['role']}" for grant in grants if grant["waits"]]
+    if check_mode:
+        applied = [verdict for verdict in applied if not verdict.waits]
+        grants = [grant for grant in grants if not grant["waits"]]
+    # Injectors and notifications contain templates of AWX, which Ansible must not render.
+    result: dict[str, t.Any] = wrap_var(
+        {
+            "installed": _is_installed(),
+            "organization": settings["organization"],
+            "names": {kind: [item.name for item in objects if item.kind == kind] for kind in KINDS},
+            "apply": {
+                kind: [_as_variable(verdict) for verdict in applied if verdict.item.kind == kind] for kind in KINDS
+            },
+            "creates": sorted({verdict.item.kind for verdict in verdicts if verdict.action == CREATE}),
+            "waiting": waiting,
+            "grants": grants,
+            "left_alone": _lines(verdicts, FOREIGN, HELD),
+            "missing": _lines(verdicts, MISSING),
+            "undeclared": undeclared(objects, present, settings["organization"]),
+        }
+    )
+    return result
+
+
+def _is_installed() -> bool:
+    """Whether the collection awx.awx is installed. Ansible would stop at the first of its modules, without a remedy."""
+    try:
+        return importlib.util.find_spec("ansible_collections.awx.awx.plugins.modules") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _as_variable(verdict: Verdict) -> dict[str, t.Any]:
+    item = verdict.item
+    return {
+        "name": item.name,
+        "description": item.description,
+        "options": item.options,
+        "parent": item.parent,
+    }
+
+
+def _lines(verdicts: t.Iterable[Verdict], *actions: str) -> list[str]:
+    return [
+        printable(f"{verdict.item.kind}/{verdict.item.name}: {verdict.reason}")
+        for verdict in verdicts
+        if verdict.action in actions and verdict.reason
+    ]
+
+
+def _grants(settings: dict[str, t.Any], applied: t.Sequence[Verdict]) -> list[dict[str, t.Any]]:
+    """Return the grants on the templates that this run may change. Those of others keep their rights."""
+    names = {kind: {verdict.item.name for verdict in applied if verdict.item.kind == kind} for kind in KINDS}
+    created = {verdict.item.key for verdict in applied if verdict.action == CREATE}
+    grants = []
+    for grant in desired_grants(settings):
+        templates = [name for name in grant["job_templates"] if name in names["job_templates"]]
+        workflows = [name for name in grant["workflows"] if name in names["workflow_job_templates"]]
+        keys = {
+            *(("job_templates", name) for name in templates),
+            *(("workflow_job_templates", name) for name in workflows),
+            *(("teams", name) for name in grant["teams"]),
+        }
+        if templates or workflows:
+            grants.append({**grant, "job_templates": templates, "workflows": workflows, "waits": bool(keys & created)})
+    return grants
+
+
+class FilterModule:
+    """The filter accel.gpu.awx_objects."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Return the filter's name and function."""
+        return {"awx_objects": awx_objects}

@@ -1,0 +1,82 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The small summary of a report or plan that AWX passes to the next job of a workflow, and that a person reads before an approval (pure)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..core.messages import abbreviate, printable
+
+Document = t.Mapping[str, t.Any]
+# The numbers of gpu_info's impact that the summary has. They are 0 if the impact is unknown.
+_IMPACT = ("driver_restarts", "pods", "repartitioned_nodes")
+_TEXTS = {
+    "pods": "pods that lose their GPU",
+    "driver_restarts": "nodes whose driver restarts",
+    "repartitioned_nodes": "nodes that are partitioned anew",
+    "created_nodes": "nodes to create, which the cloud may bill",
+    "removed_nodes": "nodes to remove",
+}
+_MAX_POOLS = 20
+
+
+def summary(info: Document, kind: str, nodegroups: Document) -> dict[str, t.Any]:
+    """The summary of gpu_info; for a plan with its impact. `nodegroups`: the preview of the cloud's module."""
+    totals, drift = info.get("totals") or {}, info.get("drift") or []
+    # A pool without nodes, or without an operator, has no node that differs, and yet is not as declared.
+    different = [name for name, pool in (info.get("pools") or {}).items() if pool.get("as_declared") is False]
+    pools = sorted({*different, *(item["pool"] for item in drift if isinstance(item.get("pool"), str))})
+    reachable = bool(info.get("reachable"))
+    result: dict[str, t.Any] = {
+        "result": "unreachable" if not reachable else "drift" if drift or different else "as_declared",
+        "reachable": reachable,
+        "gpu_nodes": totals.get("gpu_nodes") or 0,
+        "gpus": totals.get("gpus") or 0,
+        "drift": len(drift),
+        "drift_pools": pools[:_MAX_POOLS],
+        "warnings": len(info.get("warnings") or []),
+    }
+    if kind == "plan":
+        result["impact"] = impact = _impact(info.get("impact") or {}, nodegroups)
+        result["text"] = printable(
+            _sentence(impact, nodegroups) if reachable else "The cluster was not reached, so the impact is unknown."
+        )
+    return result
+
+
+def _impact(impact: Document, preview: Document) -> dict[str, t.Any]:
+    """The numbers of pods, nodes and machines. A deleted node group is named with the number of its nodes."""
+    groups = preview.get("nodegroups") or {}
+    before = (preview.get("diff") or {}).get("before") or {}
+    created = 0
+    for name, group in groups.items():
+        action, count = group.get("action"), group.get("node_count") or 0
+        present = (before.get(name) or {}).get("node_count") or 0
+        if action in ("create", "recreate"):
+            created += count
+        elif action == "update":
+            created += max(count - present, 0)
+    removed = sum(
+        max(((before.get(name) or {}).get("node_count") or 0) - (group.get("node_count") or 0), 0)
+        for name, group in groups.items()
+        if group.get("action") == "update" and "node_count" in (before.get(name) or {})
+    )
+    deleted = [text for group in groups.values() for text in group.get("deletes") or ()]
+    return {
+        **{name: impact.get(name) or 0 for name in _IMPACT},
+        "created_nodes": created,
+        "removed_nodes": removed,
+        "deleted_nodegroups": deleted[:_MAX_POOLS],
+    }
+
+
+def _sentence(impact: Document, preview: Document) -> str:
+    counts = {text: impact[key] for key, text in _TEXTS.items() if impact[key]}
+    parts = [f"{text}: {count}" for text, count in counts.items()]
+    if impact["deleted_nodegroups"]:
+        parts.append(f"node groups to delete: {abbreviate(impact['deleted_nodegroups'])}")
+    sentence = "; ".join(parts) or "no pod loses its GPU, no driver restarts, no node is created or removed"
+    if preview.get("msg") and not preview.get("nodegroups"):
+        sentence += "; the cloud was not reached, so the changes of node groups are unknown"
+    return f"{sentence[:1].upper()}{sentence[1:]}."
