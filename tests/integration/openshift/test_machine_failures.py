@@ -69,6 +69,10 @@ class FaultyCloud:
         actual = self.api.list(MACHINES, labelSelector=f"{SET_LABEL}={name}")
         return [machine["metadata"]["name"] for machine in actual]
 
+    def node_of(self, machine: str) -> str:
+        """The name of the node of a running Machine."""
+        return str((self.api.get(f"{MACHINES}/{machine}") or {})["status"]["nodeRef"]["name"])
+
 
 @pytest.fixture
 def cloud(openshift: OpenShift) -> Iterator[FaultyCloud]:
@@ -132,7 +136,7 @@ def test_an_additional_machine_whose_node_offers_no_gpu_is_the_one_that_is_remov
     client = OpenShift(cloud.lab).client
     client.patch(f"{MACHINE_SETS}/{SURGED}", {"spec": {"deletePolicy": "Oldest"}})
     before = cloud.machines(SURGED)
-    nodes = {cloud.api.get(f"{MACHINES}/{name}")["status"]["nodeRef"]["name"] for name in before}
+    nodes = {cloud.node_of(name) for name in before}
     for node in nodes:
         client.patch(f"/api/v1/nodes/{node}/status", {"status": {"allocatable": {"nvidia.com/gpu": "1"}}})
     layout = LabLayout.named(cloud.lab.name)

@@ -292,7 +292,7 @@ def test_a_killed_templates_refresh_continues(lab: Lab, tmp_path: Path) -> None:
 
 def test_hosts_without_a_free_gpu(lab: Lab) -> None:
     """An additional machine does not fit, so nothing is drained; without it, each machine is removed before the next one is created."""
-    path = edited(lab)
+    path = built(lab)
     options = {"kubeconfig": lab.env["KUBECONFIG"], "name": "broken", "zone": "zone-a", "template": path}
     created = run_module(machineset.main, {**options, "node_count": 12})
     assert created["nodegroup"]["status"] == "READY", created

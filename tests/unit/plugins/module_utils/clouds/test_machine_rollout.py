@@ -32,7 +32,10 @@ MACHINES = [outdated("a"), outdated("b"), outdated("c"), outdated("d", None)]
 IDLE_FIRST = ["x", "c", "a", "b"]
 
 
-GROUPS: list[dict[str, t.Any]] = [{"name": "vdi-a", "node_labels": {"accel.gpu/pool": "vdi"}}, {"name": "other", "node_labels": None}]
+GROUPS: list[dict[str, t.Any]] = [
+    {"name": "vdi-a", "node_labels": {"accel.gpu/pool": "vdi"}},
+    {"name": "other", "node_labels": None},
+]
 
 
 def settings_of(**options: t.Any) -> dict[str, RolloutPlan]:
@@ -141,9 +144,9 @@ def test_the_result_contains_the_machines_that_stay_outdated(single: bool) -> No
 class Cluster:
     """One MachineSet whose Machines change while a rollout drains them or scales it down. It is the API, the provider and the drainer of the rollout."""
 
-    def __init__(self, *names: str, during_drain: t.Sequence[str] = (), victim: str = "") -> None:
+    def __init__(self, *names: str, during_drain: t.Sequence[str] = (), other: str = "") -> None:
         self.uids = {name: f"uid-{name}" for name in names}
-        self.during_drain, self.victim = during_drain, victim
+        self.during_drain, self.other = during_drain, other
         self.sizes: list[tuple[int, list[str]]] = []
 
     def read(self) -> t.Any:
@@ -167,7 +170,7 @@ class Cluster:
     def resize(self, _machineset: str, add: int, *, at_least: int = 0, leaving: t.Iterable[str] = ()) -> None:
         self.sizes.append((add, list(leaving)))
         for name in self.sizes[-1][1]:
-            del self.uids[self.victim or name]
+            del self.uids[self.other or name]
 
 
 def rollout_of(cluster: Cluster) -> MachineRollout:
@@ -196,7 +199,7 @@ def test_a_machine_that_somebody_deletes_during_the_drain_is_not_counted() -> No
 
 
 def test_another_machine_that_is_removed_is_an_error() -> None:
-    cluster = Cluster("a", "b", victim="b")
+    cluster = Cluster("a", "b", other="b")
     rollout = rollout_of(cluster)
     with pytest.raises(GroupFailed, match="removed another machine instead of a, which was drained"):
         rollout._replace([outdated("a")], t.cast("t.Any", None))
