@@ -35,6 +35,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.templates import
     clones_of,
     configure,
     folders_named,
+    import_problems,
     in_other_folders,
     is_deletable,
     own_templates,
@@ -665,15 +666,36 @@ def test_all_problems_are_reported() -> None:
         (host("esx-1"), "profile: no host of cluster-a offers"),
         (
             host("esx-1", network=[]),
-            "no usable host of cluster-a has both the datastore vsan-a and the network VM Network",
+            "no host of cluster-a has both the datastore vsan-a and the network VM Network",
         ),
-        (host("esx-1", runtime_inMaintenanceMode=True), "no usable host of cluster-a has both"),
     ],
 )
 def test_hosts_that_cannot_have_the_machines(actual: Item, message: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         resolve(site(actual), [REQUEST])
     assert message in raised.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("built", "changed", "messages"),
+    [
+        (True, {"runtime_inMaintenanceMode": True}, []),
+        (True, {"runtime_connectionState": "notResponding"}, []),
+        (
+            False,
+            {"runtime_inMaintenanceMode": True},
+            [
+                "Template vdi: it must be built, but no usable host of cluster-a has both the datastore vsan-a and the network VM Network"
+            ],
+        ),
+        (False, {}, []),
+    ],
+)
+def test_only_a_new_template_needs_a_usable_host(built: bool, changed: Object, messages: list[str]) -> None:
+    card = gpu("NVIDIA A100-PCIE-40GB", 40)
+    requests = resolve(site(host("esx-1", card, profiles=[PROFILE], **changed)), [REQUEST])
+    plans = plan_templates(requests, read(machine()) if built else [], CLUSTER, lambda _template: [])
+    assert [problem.partition(";")[0] for problem in import_problems(plans)] == messages
 
 
 @pytest.mark.parametrize(
