@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyVmomi import vim
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import template_content
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import Item
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import Inventory
@@ -496,6 +497,8 @@ def test_a_taken_name_gets_a_number() -> None:
     edited = machine(base, config_firmware="bios")
     stranger = Item("vm:s", "VirtualMachine", {"name": f"{base}-2", "parent": FOLDER})
     assert plan(edited).new_name == f"{base}-2"
+    # Machines of both templates are equal.
+    assert template_content(plan(edited).new_name) == template_content(base) == base
     assert plan(edited, stranger).new_name == f"{base}-3"
     assert plan(stranger).new_name == base
 
