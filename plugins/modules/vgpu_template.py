@@ -202,6 +202,7 @@ from ..module_utils.vsphere.templates import (
     TemplateRequest,
     deletion_problems,
     folders_named,
+    import_problems,
     in_other_folders,
     is_deletable,
     other_folder_text,
@@ -244,7 +245,7 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
         raise InvalidOptions(assessment.problems, "The declared machines cannot run on the hosts:")
     for text in assessment.warnings:
         module.warn(text)
-    plans = _selected(module, plans)
+    plans = _buildable(module, plans)
     for plan in plans:
         _warn(module, plan)
     _warn_of_release(module, plans)
@@ -255,7 +256,7 @@ def _build(module: VSphereModule) -> dict[str, t.Any]:
         with _locked(module):
             # Another run may have changed the templates while this run waited for the Lease.
             inventory, plans = _plans(module, requests)
-            plans = _selected(module, plans)
+            plans = _buildable(module, plans)
             result = _result(module, plans)
             _apply(module, inventory, plans, result)
             return result
@@ -323,6 +324,14 @@ def _plans(
 def _selected(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> list[TemplatePlan]:
     """The plans of the templates that this run builds, or whose superseded templates it deletes."""
     return [plan for plan in plans if _is_selected(module, plan.resolved.request.name)]
+
+
+def _buildable(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> list[TemplatePlan]:
+    """The plans of the templates that this run builds. Raises InvalidOptions if a new one has no host."""
+    selected = _selected(module, plans)
+    if problems := import_problems(selected):
+        raise InvalidOptions(problems)
+    return selected
 
 
 def _is_selected(module: VSphereModule, name: str) -> bool:

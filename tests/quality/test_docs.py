@@ -19,7 +19,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.catalog import mig, mode
 from ansible_collections.accel.gpu.plugins.module_utils.pools.derive import derive
 from ansible_collections.accel.gpu.plugins.module_utils.report.data import declared_pool
 from ansible_collections.accel.gpu.plugins.module_utils.report.text import lines
-from ansible_collections.accel.gpu.plugins.module_utils.vsphere import templates
+from ansible_collections.accel.gpu.plugins.module_utils.vsphere import hosts, templates
 from ansible_collections.accel.gpu.plugins.plugin_utils.argument_specs import plain
 from lab import rbac
 from lab.vsphere.part import VSphere
@@ -223,6 +223,7 @@ def test_the_documented_privileges_in_vcenter_are_those_that_the_code_checks() -
         set(templates.POOL_PRIVILEGES),
         set(templates.DATASTORE_PRIVILEGES),
         set(templates.NETWORK_PRIVILEGES),
+        {hosts.UPDATE_PRIVILEGE, hosts.RESTART_PRIVILEGE},
     ]
 
 

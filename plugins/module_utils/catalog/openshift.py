@@ -246,6 +246,19 @@ def _first_gpus(value: t.Any) -> t.Any:
     return {key: first.get(key) for key in ("type", "count")} if first else None
 
 
+def template_content(path: t.Any) -> t.Any:
+    """A template's path without the number of a replacement.
+
+    The name of a template of this collection ends with a checksum of its content (vsphere/templates.py), and then with a number if it replaces one that
+    somebody has edited: a machine that was cloned from either of them is the same.
+    """
+    match = _REPLACEMENT.fullmatch(path) if isinstance(path, str) else None
+    return match[1] if match else path
+
+
+_REPLACEMENT = re.compile(r"(.+-[0-9a-f]{6})-[0-9]{1,4}")
+
+
 @dataclass(frozen=True)
 class Platform:
     """The machines of one kind of providerSpec; everything that differs between platforms is defined here.

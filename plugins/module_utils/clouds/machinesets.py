@@ -38,6 +38,7 @@ from ..catalog.openshift import (
     Platform,
     failure_domains,
     platform_of,
+    template_content,
     zone_and_region,
 )
 from ..catalog.taints import STARTUP_TAINT_PREFIX
@@ -424,10 +425,12 @@ def outdated_machines(
     paths: t.Mapping[str, Path],
     declared: t.Collection[str],
 ) -> list[Machine]:
-    """The Machines that differ from new Machines of the MachineSet in the declared fields."""
+    """The Machines that differ from new Machines of the MachineSet in the declared fields. Templates with equal content do not differ."""
 
     def settings(provider_spec: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-        return {field: value for field, value in machine_settings(provider_spec, paths).items() if field in declared}
+        fields = machine_settings(provider_spec, paths)
+        fields["template"] = template_content(fields["template"])
+        return {field: value for field, value in fields.items() if field in declared}
 
     current = settings(provider_spec_of(machineset))
     return [

@@ -70,6 +70,8 @@ MAX_PROGRESS = 3
 RETRY_INTERVAL = 5.0
 # The seconds after the grace period within which the kubelet and the API server should have removed a pod.
 _TERMINATION_MARGIN = 30.0
+# The seconds of a refusal after which a progress line shows its duration, and then in whole minutes; an unchanged line is reported again after the last one.
+_SHOWN_SECONDS = (10, 20, 40, 60)
 _BUDGET = re.compile(r"The disruption budget (\S+) (.+)", re.DOTALL)
 
 
@@ -130,7 +132,8 @@ def evict_pods(
     """Evict these pods of a node, and return once each pod is gone, has terminated or has been replaced.
 
     A pod that is being deleted is evicted again only to shorten its grace period; no request is sent for a pod that is gone.
-    `report` is called with a progress line at each poll. The pods whose eviction was accepted are added to `evicted`, even if an error is raised.
+    `report` is called with a progress line when it changes, and then once a minute.
+    The pods whose eviction was accepted are added to `evicted`, even if an error is raised.
     Raises WaitTimeout after `drain_timeout`, EvictionRefused if waiting cannot help, the errors of check_lease(), and ApiError if
     the permission to evict is missing or the request is invalid. The `partial` result of the first two errors contains `pods_left`.
     """
@@ -143,14 +146,18 @@ def evict_pods(
 
 
 def _evict_all(eviction: _Eviction, drain_timeout: float, report: t.Callable[[str], None]) -> None:
-    start = time.monotonic()
+    start = reported_at = time.monotonic()
+    reported = ""
     while True:
         try:
             eviction.refresh()
             if not eviction.remaining:
                 return
             eviction.evict_remaining()
-            report(eviction.progress())
+            line, now = eviction.progress(), time.monotonic()
+            if line != reported or now - reported_at >= _SHOWN_SECONDS[-1]:
+                report(line)
+                reported, reported_at = line, now
         except ApiError as error:
             if not error.transient:
                 raise
@@ -248,7 +255,7 @@ class _Eviction:
     def progress(self) -> str:
         """One line of progress."""
         lines = [
-            f"{self.pods[uid].full_name} refused for {self._refused_seconds(uid):.0f} s: {reason}"
+            f"{self.pods[uid].full_name} refused{_shown_duration(self._refused_seconds(uid))}: {reason}"
             for uid, reason in self._refused.items()
         ]
         for uid, metadata in self.remaining.items():
@@ -326,6 +333,13 @@ class _Eviction:
             "Repair the node; if it is definitely powered off, taint it with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
             "and its pods are removed."
         )
+
+
+def _shown_duration(seconds: float) -> str:
+    """A duration for a progress line, which changes less and less often, so that the line does not fill the log."""
+    minutes = int(seconds // 60)
+    shown = 60 * minutes if minutes else max((each for each in _SHOWN_SECONDS if each <= seconds), default=0)
+    return f" for {shown} s" if shown else ""
 
 
 def _termination_time(metadata: Document) -> datetime.datetime | None:

@@ -206,11 +206,10 @@ def _resolve(inventory: Inventory, request: TemplateRequest, profiles: dict[t.An
     pool = inventory.resource_pool(cluster, request.resource_pool, "resource_pool")
     hosts = inventory.hosts_of(cluster)
     connected = connected_hosts(hosts, datastore.ref, network.ref)
-    if not any(host.usable for host in connected):
+    if not connected:
         raise InvalidOptions(
             [
-                f"no usable host of {cluster.name} has both the datastore {datastore.name} and the network {network.name}; connect a host, end its "
-                "maintenance mode, or set another datastore or network"
+                f"no host of {cluster.name} has both the datastore {datastore.name} and the network {network.name}; set another datastore or network"
             ]
         )
     if cluster.ref not in profiles:
@@ -570,6 +569,16 @@ def _free_name(resolved: Resolved, taken: t.Collection[str]) -> str:
     while name in taken:
         name, number = f"{resolved.base_name}-{number}", number + 1
     return name
+
+
+def import_problems(plans: t.Iterable[TemplatePlan]) -> list[str]:
+    """One line for each new template that no host can receive at present. A template that exists needs none, and neither do machines that run."""
+    return [
+        f"{each.request.label}: it must be built, but no usable host of {each.cluster.name} has both the datastore {each.datastore.name} and the network "
+        f"{each.network.name}; connect a host, or end its maintenance mode"
+        for plan in plans
+        if plan.current is None and not (each := plan.resolved).hosts
+    ]
 
 
 def required_privileges(plans: t.Iterable[TemplatePlan], inventory: Inventory) -> dict[t.Any, list[str]]:

@@ -52,6 +52,9 @@ def test_a_host_that_is_disconnected_is_not_used(site: Site) -> None:
         site.center.govc("host.disconnect", f"/DC1/host/cluster-a/{name}.example.com")
     result = site.template(name="other")
     assert "no usable host of cluster-a" in result["msg"], result
+    # What exists needs no host.
+    again = site.template()
+    assert again["changed"] is False, again
 
 
 @pytest.mark.parametrize(

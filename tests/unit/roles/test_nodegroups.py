@@ -137,3 +137,55 @@ def test_when_the_operator_is_checked(tmp_path: Path, arguments: list[str]) -> N
     )
     failed = {name for name, counts in played.stats.items() if counts["failures"]}
     assert failed == {name for name, (dummy, checked) in CHECKS.items() if checked}, played.stderr
+
+
+# The options of a run that replaces machines, and whether it asks for a confirmation before it builds a template.
+CONFIRMATIONS: dict[str, tuple[dict[str, Any], bool]] = {
+    "unconfirmed": ({}, True),
+    "other-cluster": ({"gpu_confirm": ["other"]}, True),
+    "confirmed": ({"gpu_confirm": ["other", "prod"]}, False),
+    "preview": ({"gpu_nodegroups_preview": True}, False),
+    "no-replacement": ({"gpu_nodegroups_replace_outdated": False}, False),
+}
+
+
+@pytest.mark.usual(3)
+@pytest.mark.parametrize("arguments", [[], ["--check"]], ids=["run", "check mode"])
+def test_a_run_that_replaces_machines_asks_before_it_builds_templates(tmp_path: Path, arguments: list[str]) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/reconcile.yml").read_text(encoding="utf-8"))
+    names = [task["name"] for task in tasks]
+    position = names.index("Require a confirmation before the templates are built")
+    assert position < names.index("Reconcile the node groups of the cloud")
+    files = [str(ROLE / "vars/main.yml")]
+    play = {
+        "hosts": "all",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": files,
+        "tasks": [tasks[position]],
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    options = {
+        "gpu_nodegroups_replace_outdated": True,
+        "gpu_nodegroups_preview": False,
+        "gpu_confirm": [],
+        "gpu_nodegroups_node_counts": {},
+        "gpu_nodegroups_pool_names": [],
+    }
+    pool = {"name": "vdi", "vgpu": {"profile": "grid_a100-10c"}, "nodegroup": {"members": [{"name": "vdi"}]}}
+    given = {"gpu_plan": {"cluster": {"name": "prod"}, "pools": [pool]}, "gpu_nodegroups_state": "present"}
+    (tmp_path / "given.yml").write_text(yaml.safe_dump(given))
+    hosts = {name: {"options": {**options, **changed}} for name, (changed, dummy) in CONFIRMATIONS.items()}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    played = run_playbook(
+        str(tmp_path / "play.yml"),
+        environ=environment(),
+        inventory=tmp_path / "hosts.yml",
+        arguments=[*arguments, "-e", f"@{tmp_path / 'given.yml'}", "-e", '{"__nodegroups_options": "{{ options }}"}'],
+    )
+    failed = {name for name, counts in played.stats.items() if counts["failures"]}
+    expected = set() if arguments else {name for name, (dummy, asks) in CONFIRMATIONS.items() if asks}
+    assert failed == expected, played.stderr
+    for name in expected:
+        assert "Nothing was done. To list these machines, add --check --diff." in played.failure(name)
+        assert "-e gpu_confirm=prod" in played.failure(name)

@@ -332,3 +332,30 @@ def test_the_machines_that_will_be_outdated_once_the_machineset_has_its_new_temp
     (group,) = provider.outdated_machines().values()
     assert [name_of(each) for each in group.outdated] == ["train-b"]
     assert (group.machineset, group.count, group.nodes) == ("train", 4, ("train-a", "train-b"))
+
+
+@pytest.mark.parametrize(
+    ("cloned", "declared", "outdated"),
+    [
+        ("vdi-418.94-d38938", "vdi-418.94-d38938-2", False),
+        ("vdi-418.94-d38938-2", "vdi-418.94-d38938-12", False),
+        ("vdi-418.94-d38938-2", "vdi-418.94-d38938", False),
+        ("vdi-418.94-d38938", "vdi-419.96-d38938-2", True),
+        ("vdi-418.94-d38938", "vdi-418.94-d38939-2", True),
+        ("other-418.94-d38938", "vdi-418.94-d38938-2", True),
+        # Not the names of this collection.
+        ("rhcos-418", "rhcos-418-2", True),
+        ("rhcos-1", "rhcos-2", True),
+    ],
+)
+def test_machines_of_a_template_with_equal_content_are_not_outdated(cloned: str, declared: str, outdated: bool) -> None:
+    live = marked(worker_machineset("train", "vSphere"), "train")
+    old = machine("train-a", live)
+    old["spec"]["providerSpec"]["value"]["template"] = f"/DC1/vm/accel-gpu/{cloned}"
+    provider = MachineSetProvider(t.cast("MachineApi", StubApi(live, machines=[old])))
+    template = f"/DC1/vm/accel-gpu/{declared}"
+    (spec,) = provider.specs_of([options(node_count=1, template=template)], replaces_outdated=True)
+    (group,) = provider.outdated_machines().values()
+    assert [name_of(each) for each in group.outdated] == (["train-a"] if outdated else [])
+    # The MachineSet names the new template all the same.
+    assert spec.fields["template"] == template

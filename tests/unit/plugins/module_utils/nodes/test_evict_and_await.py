@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress, WaitTimeout
+from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import BUDGET_CAUSE, ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.nodes import drain as eviction
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.drain import progress_by_node
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.impact import ROLLOUT_OPTIONS, pods_to_await
@@ -75,3 +76,43 @@ def test_the_progress_line_names_only_nodes_whose_work_goes_on(tmp_path: Path) -
         report(name, text)
     lines = [json.loads(line)["text"] for line in file.read_text().splitlines()]
     assert lines == ["a: draining", "a: draining; b: draining", "b: draining", "b: waiting"]
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    seconds = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def test_a_refused_eviction_is_reported_less_and_less_often() -> None:
+    clock, client = Clock(), mock.Mock()
+    client.list.return_value = [{"metadata": {"uid": WEB.uid}}]
+    client.get.return_value = {}
+    message = "The disruption budget keep needs 2 healthy pods and has 2 currently"
+    causes = [{"reason": BUDGET_CAUSE, "message": message}]
+    client.evict.side_effect = ApiError(
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        status=429,
+        reason="TooManyRequests",
+        details={"causes": causes},
+    )
+    lines: list[tuple[float, str]] = []
+    with (
+        mock.patch("time.monotonic", side_effect=lambda: clock.seconds),
+        mock.patch("time.sleep", side_effect=clock.sleep),
+        pytest.raises(WaitTimeout, match="not evicted for 300 s"),
+    ):
+        eviction.evict_pods(
+            client,
+            "n1",
+            [WEB],
+            DrainOptions(drain_timeout=300),
+            lambda: None,
+            lambda line: lines.append((clock.seconds, line.partition(": PodDisruptionBudget")[0])),
+        )
+    refused = "node n1: 0/1 pods gone; team/web refused"
+    durations = {10: 10, 20: 20, 40: 40, 60: 60, 120: 120, 180: 180, 240: 240, 300: 300}
+    assert lines == [(0, refused), *((at, f"{refused} for {shown} s") for at, shown in durations.items())]

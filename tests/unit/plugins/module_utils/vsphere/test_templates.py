@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyVmomi import vim
 
+from ansible_collections.accel.gpu.plugins.module_utils.catalog.openshift import template_content
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import Item
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.inventory import Inventory
@@ -35,6 +36,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.vsphere.templates import
     clones_of,
     configure,
     folders_named,
+    import_problems,
     in_other_folders,
     is_deletable,
     own_templates,
@@ -495,6 +497,8 @@ def test_a_taken_name_gets_a_number() -> None:
     edited = machine(base, config_firmware="bios")
     stranger = Item("vm:s", "VirtualMachine", {"name": f"{base}-2", "parent": FOLDER})
     assert plan(edited).new_name == f"{base}-2"
+    # Machines of both templates are equal.
+    assert template_content(plan(edited).new_name) == template_content(base) == base
     assert plan(edited, stranger).new_name == f"{base}-3"
     assert plan(stranger).new_name == base
 
@@ -665,15 +669,36 @@ def test_all_problems_are_reported() -> None:
         (host("esx-1"), "profile: no host of cluster-a offers"),
         (
             host("esx-1", network=[]),
-            "no usable host of cluster-a has both the datastore vsan-a and the network VM Network",
+            "no host of cluster-a has both the datastore vsan-a and the network VM Network",
         ),
-        (host("esx-1", runtime_inMaintenanceMode=True), "no usable host of cluster-a has both"),
     ],
 )
 def test_hosts_that_cannot_have_the_machines(actual: Item, message: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         resolve(site(actual), [REQUEST])
     assert message in raised.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("built", "changed", "messages"),
+    [
+        (True, {"runtime_inMaintenanceMode": True}, []),
+        (True, {"runtime_connectionState": "notResponding"}, []),
+        (
+            False,
+            {"runtime_inMaintenanceMode": True},
+            [
+                "Template vdi: it must be built, but no usable host of cluster-a has both the datastore vsan-a and the network VM Network"
+            ],
+        ),
+        (False, {}, []),
+    ],
+)
+def test_only_a_new_template_needs_a_usable_host(built: bool, changed: Object, messages: list[str]) -> None:
+    card = gpu("NVIDIA A100-PCIE-40GB", 40)
+    requests = resolve(site(host("esx-1", card, profiles=[PROFILE], **changed)), [REQUEST])
+    plans = plan_templates(requests, read(machine()) if built else [], CLUSTER, lambda _template: [])
+    assert [problem.partition(";")[0] for problem in import_problems(plans)] == messages
 
 
 @pytest.mark.parametrize(
