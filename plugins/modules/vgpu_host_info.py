@@ -199,7 +199,6 @@ from ..module_utils.vsphere.host_checks import (
 from ..module_utils.vsphere.hosts import GraphicsRequest, host_graphics, owed_restart
 from ..module_utils.vsphere.inventory import Inventory, read_gpus
 from ..module_utils.vsphere.module import VSphereModule
-from ..module_utils.vsphere.openshift import find_failure_domain
 
 
 def work(module: VSphereModule) -> dict[str, t.Any]:
@@ -255,7 +254,7 @@ def _cluster(module: VSphereModule, inventory: Inventory, entry: t.Mapping[str, 
             raise InvalidOptions(
                 ["cluster: is not set; set it, or set kubernetes, so that the failure domain is read from the cluster"]
             )
-        domain = find_failure_domain(module.openshift.failure_domains(), entry["failure_domain"])
+        domain = module.failure_domain(module.openshift, entry["failure_domain"])
         datacenter, name = datacenter or domain.datacenter, domain.cluster
     place = inventory.find("Datacenter", datacenter, "datacenter") if datacenter else None
     return inventory.find("ComputeResource", name, "cluster", place)

@@ -57,10 +57,10 @@ def domain(name: str, **topology: t.Any) -> Object:
     return {"name": name, "zone": f"zone-{name}", "server": "VC.example.com", "topology": {**places, **topology}}
 
 
-def cluster(*domains: Object) -> OpenShift:
-    """A cluster with these failure domains, and with the boot image of its release."""
+def cluster(*domains: Object, centers: t.Sequence[Object] = ()) -> OpenShift:
+    """A cluster with these failure domains and vCenters, and with the boot image of its release."""
     body = {
-        "spec": {"platformSpec": {"vsphere": {"failureDomains": list(domains)}}},
+        "spec": {"platformSpec": {"vsphere": {"failureDomains": list(domains), "vcenters": list(centers)}}},
         "status": {"platformStatus": {"type": "VSphere"}},
     }
     config_map = {"data": {"stream": json.dumps(STREAM)}}
@@ -274,6 +274,66 @@ ACCOUNT = {"username": "u", "password": "PLANTED-secret"}
 )
 def test_the_vcenter(options: Object, of_cluster: bool, address: str) -> None:
     assert connected(options, cluster(domain("a")) if of_cluster else None)["address"] == address
+
+
+TWO = [{"server": "vc1", "port": 443}, {"server": "VC2.example.com", "port": 8443}]
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "centers", "address"),
+    [
+        (ACCOUNT, {"VMWARE_HOST": "vc1"}, TWO[:1], "vc1:443"),
+        # The environment chooses among several; a host name has no case.
+        (ACCOUNT, {"VMWARE_HOST": "vc2.EXAMPLE.com"}, TWO, "vc2.EXAMPLE.com:8443"),
+        (ACCOUNT, {"VMWARE_HOST": "vc1", "VMWARE_PORT": "443"}, TWO, "vc1:443"),
+        # A port that the cluster does not name.
+        (ACCOUNT, {"VMWARE_HOST": "vc1", "VMWARE_PORT": "9443"}, [{"server": "vc1"}], "vc1:9443"),
+        # What is declared counts more than the environment.
+        ({**ACCOUNT, "hostname": "alias"}, {"VMWARE_HOST": "vc9"}, TWO, "alias:443"),
+        ({**ACCOUNT, "hostname": "vc1", "port": 8444}, {"VMWARE_PORT": "9443"}, TWO, "vc1:8444"),
+        ({**ACCOUNT, "hostname": ""}, {"VMWARE_HOST": "vc9"}, TWO[:1], "vc1:443"),
+    ],
+)
+def test_the_environment_names_a_vcenter_of_the_cluster(
+    options: Object, env: dict[str, str], centers: list[Object], address: str
+) -> None:
+    assert connected(options, cluster(centers=centers), env).get("address") == address
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "centers", "texts"),
+    [
+        (ACCOUNT, {"VMWARE_HOST": "other"}, TWO[:1], ["VMWARE_HOST is other, but", "vCenter vc1:443."]),
+        (ACCOUNT, {"VMWARE_HOST": "other"}, TWO, ["VMWARE_HOST is other, but", "vc1:443, VC2.example.com:8443."]),
+        (ACCOUNT, {"VMWARE_HOST": "other"}, [], ["VMWARE_HOST is other, but", "vCenter (none)."]),
+        (ACCOUNT, {"VMWARE_HOST": "vc1", "VMWARE_PORT": "9443"}, TWO, ["VMWARE_PORT is 9443, but"]),
+        # The host name of the cluster with the port of something else.
+        (ACCOUNT, {"VMWARE_PORT": "9443"}, TWO[:1], ["VMWARE_PORT is 9443, but"]),
+        ({**ACCOUNT, "hostname": "vc1"}, {"VMWARE_PORT": "9443"}, TWO, ["VMWARE_PORT is 9443, but"]),
+    ],
+)
+def test_the_environment_names_another_vcenter(
+    options: Object, env: dict[str, str], centers: list[Object], texts: list[str]
+) -> None:
+    result = connected(options, cluster(centers=centers), env)
+    assert result.get("code") == "invalid", result
+    assert all(text in result["msg"] for text in [*texts, "Nothing was changed. Unset the variable"]), result["msg"]
+
+
+def test_a_failure_domain_on_another_vcenter() -> None:
+    domains = [{**domain("a"), "server": "vc1"}, {**domain("b"), "server": "VC2.example.com"}]
+    openshift = cluster(*domains, centers=TWO)
+    (problem,) = problems({**SHORT, "hostname": "vc1", "failure_domain": "b"}, openshift)
+    assert problem == (
+        "Template vdi: hostname: failure domain b is on vCenter VC2.example.com, but the run is connected to vc1, another vCenter of the cluster; set hostname "
+        "to VC2.example.com"
+    )
+    # Perhaps it is an alias.
+    result = requests({**SHORT, "hostname": "192.0.2.7", "failure_domain": "b"}, openshift)
+    assert result["requests"]
+    (warning,) = result["warnings"]
+    assert "failure domain b is on vCenter VC2.example.com, but the run is connected to 192.0.2.7." in str(warning)
+    assert "warnings" not in requests({**SHORT, "hostname": "vc2.example.com", "failure_domain": "b"}, openshift)
 
 
 def test_a_connection_that_is_not_known() -> None:
