@@ -180,7 +180,6 @@ details:
   sample: {reason: Refused, method: GET, path: 'https://vcenter.example.com:443/sdk/vimServiceVersions.xml'}
 """
 
-import dataclasses
 import typing as t
 
 from ..module_utils.core.errors import InvalidOptions
@@ -217,7 +216,7 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
             {
                 "name": cluster.name,
                 "path": path,
-                "checks": [dataclasses.asdict(check) for check in checks],
+                "checks": [check.to_result() for check in checks],
                 "hosts": [_host(host) for host in hosts],
             }
         )

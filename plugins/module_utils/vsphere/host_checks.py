@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import textwrap
 import typing as t
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from ..catalog.releases import branch_of
 from ..catalog.vgpu import vgpu_type
-from ..core.messages import WIDTH, abbreviate, as_sentence, join_words, option_of_role
+from ..core.messages import WIDTH, abbreviate, as_sentence, join_words, option_of_role, printable
 from .hosts import (
     BASIC,
     DIRECT,
@@ -46,6 +47,10 @@ class Check:
     evidence: str
     remedy: str = ""
     command: str = ""
+
+    def to_result(self) -> dict[str, t.Any]:
+        """The line as the module returns it. It is text for people, so names from vCenter cannot change the terminal."""
+        return t.cast("dict[str, t.Any]", printable(dataclasses.asdict(self)))
 
 
 @dataclass(frozen=True)
