@@ -19,7 +19,7 @@ from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VCenter, VCenterOptions, VSphereError
 from .connection import CONNECTION, VARIABLES
 from .openshift import OpenShift, find_failure_domain
-from .ova import OvaSource, Upload
+from .ova import OvaSource, Upload, without_credentials
 from .templates import TemplateRequest, folder_path
 
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
@@ -75,10 +75,14 @@ class VSphereModule(ClusterModule):
         return self.params.get("kubernetes") or {}
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The parameters to show, with the kubeconfig in the option `kubernetes` hidden."""
-        shown = super().shown_params()
+        """The parameters to show, without the kubeconfig in the option `kubernetes` and without the credentials in the URLs of OVAs."""
+        shown = _without_credentials(super().shown_params())
         if isinstance(shown.get("kubernetes"), dict):
             shown["kubernetes"] = shown_options(shown["kubernetes"])
+        if isinstance(shown.get("templates"), list):
+            shown["templates"] = [
+                _without_credentials(each) if isinstance(each, dict) else each for each in shown["templates"]
+            ]
         return shown
 
     @functools.cached_property
@@ -248,6 +252,12 @@ class VSphereModule(ClusterModule):
     @functools.cached_property
     def _release_source(self) -> OvaSource:
         return t.cast("OpenShift", self.openshift).source()
+
+
+def _without_credentials(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Options of a template to show."""
+    url = options.get("url")
+    return {**options, "url": without_credentials(url)} if isinstance(url, str) else dict(options)
 
 
 def _one_of(vcenters: t.Iterable[str], hostname: str) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import syslog
 import typing as t
 from pathlib import Path
 from types import SimpleNamespace
@@ -354,6 +355,35 @@ def test_a_connection_that_is_not_known() -> None:
 )
 def test_certificates_of_hosts_are_pinned_unless_a_ca_is_given(options: Object, pinned: bool) -> None:
     assert connected({**CONNECTION, **options})["pinned"] is pinned
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:PLANTED-secret@mirror.example.com/rhcos.ova",
+        "https://mirror.example.com/rhcos.ova?X-Amz-Signature=PLANTED-secret",
+        # A URL that is refused.
+        "user:PLANTED-secret@mirror.example.com/rhcos.ova",
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("changed", [{}, {"checksum": "none"}])
+def test_the_credentials_in_a_url_are_not_shown(
+    monkeypatch: pytest.MonkeyPatch, url: str, listed: bool, changed: Object
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(syslog, "syslog", lambda *arguments: logged.append(str(arguments)))
+    entry = {**WHOLE, "url": url}
+    given: Object = {**CONNECTION, **({"templates": [{**entry, **changed}]} if listed else {**entry, **changed})}
+
+    def main() -> None:
+        module = VSphereModule({**TEMPLATES, **KUBERNETES})
+        module.run(lambda module: {"names": [each.name for each in module.requests()]})
+
+    result = run_module(main, given)
+    shown = result["invocation"]["module_args"]
+    assert "mirror.example.com/rhcos.ova" in json.dumps(shown)
+    assert "PLANTED" not in json.dumps([result, logged])
 
 
 # Machines that do not start.
