@@ -231,6 +231,8 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
         raise InvalidOptions(
             [f"names: {join_words(unknown)} is not the name of a template; correct it, or declare the template"]
         )
+    if module.params["wait_timeout"] < 1:
+        raise InvalidOptions([f"wait_timeout: {module.params['wait_timeout']} is not a number of seconds from 1 on"])
     works = {"present": _build, "absent": _delete, "collected": _collect}
     return works[module.params["state"]](module)
 

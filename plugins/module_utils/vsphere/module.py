@@ -14,6 +14,7 @@ from ..core.errors import InvalidOptions, ServiceError
 from ..core.http import ConnectionPools
 from ..core.messages import join_words, quote
 from ..core.module import ArgumentSpec, merge_specs
+from ..core.types import unprintable
 from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VCenter, VCenterOptions, VSphereError
@@ -52,6 +53,8 @@ TEMPLATES: ArgumentSpec = {
         "options": {name: {**option, "required": name == "name"} for name, option in _TEMPLATE.items()},
     },
 }
+# URLs with signatures may be long.
+_TEXTS = [name for name, option in _TEMPLATE.items() if option["type"] == "str" and name != "url"]
 _PLACES = ("datacenter", "cluster", "datastore", "network")
 
 
@@ -267,6 +270,9 @@ def _one_of(vcenters: t.Iterable[str], hostname: str) -> str | None:
 
 def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Iterator[str]:
     """The problems of one template that can be found without vCenter."""
+    for option, value in entry.items():
+        if option in _TEXTS and isinstance(value, str) and (problem := unprintable(value)):
+            yield f"{option}: {problem}"
     name = entry["name"] or ""
     if not name.strip() or "/" in name or len(name) > MAX_TEMPLATE_NAME:
         yield f"name: must have 1 to {MAX_TEMPLATE_NAME} characters without a slash, because the release and a checksum are added to it"
@@ -281,6 +287,8 @@ def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Ite
     for option in ("machines", "max_machines"):
         if (entry[option] or 0) < 0:
             yield f"{option}: {entry[option]} is negative; set the number of virtual machines that are cloned from the template"
+    if None not in (entry["machines"], entry["max_machines"]) and entry["machines"] > entry["max_machines"] >= 0:
+        yield f"max_machines: {entry['max_machines']} is less than machines, which is {entry['machines']}; raise it, or omit it"
     missing = [place for place in _PLACES if not entry[place]]
     if missing and not has_cluster:
         yield f"{', '.join(missing)}: not set; set them, or set kubernetes, so that the failure domain is read from the cluster"
@@ -290,6 +298,8 @@ def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Ite
         yield "url and path: are mutually exclusive"
     if entry["url"] and not entry["url"].startswith(("https://", "http://")):
         yield "url: must begin with https:// or http://"
+    elif entry["url"] and not entry["url"].isprintable():
+        yield "url: contains an invisible character; remove it (this includes line breaks)"
     if not (entry["url"] or entry["path"]) and not has_cluster:
         yield "url, path: not set; set one of them, or set kubernetes, so that the OVA of the cluster's release is used"
     checksum = (entry["checksum"] or "").removeprefix("sha256:")

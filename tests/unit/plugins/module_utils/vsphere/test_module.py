@@ -127,8 +127,14 @@ ENTRIES: list[tuple[Object, str]] = [
     ),
     ({"machines": -1}, "machines: -1 is negative; set the number of virtual machines"),
     ({"max_machines": -1}, "max_machines: -1 is negative; set the number of virtual machines"),
+    ({"machines": 5, "max_machines": 0}, "max_machines: 0 is less than machines, which is 5; raise it, or omit it"),
+    # A lone surrogate cannot be sent.
+    ({"folder": "gpu\udc80"}, "folder: contains the character U+DC80, which is invisible; remove it"),
+    ({"datastore": "vsan\x1b[2J"}, "datastore: contains the character U+001B, which is invisible; remove it"),
+    ({"resource_pool": "p" * 1025}, "resource_pool: has 1025 characters; the limit is 1024"),
     ({"path": "/x.ova"}, "url and path: are mutually exclusive"),
     ({"url": "ftp://mirror/x.ova"}, "url: must begin with https:// or http://"),
+    ({"url": "https://mirror/x\udc80.ova"}, "url: contains an invisible character; remove it"),
     ({"url": "mirror/x.ova"}, "url: must begin with https:// or http://"),
     ({"checksum": None}, "checksum: is required with url; set sha256: and the SHA-256 of the file"),
     ({"checksum": "sha256:"}, "checksum: is required with url"),
@@ -150,7 +156,8 @@ def test_a_template_with_a_mistake(changed: Object, message: str, listed: bool) 
 @pytest.mark.parametrize("count", [1, 16])
 @pytest.mark.parametrize("checksum", [SHA256, f"sha256:{SHA256}", f"sha256:{SHA256.upper()}"])
 def test_values_at_the_limits(count: int, checksum: str) -> None:
-    options = {**WHOLE, "name": "n" * 40, "count": count, "mmio_gib": 1, "checksum": checksum}
+    limits = {"mmio_gib": 1, "machines": 2, "max_machines": 2}
+    options = {**WHOLE, "name": "n" * 40, "count": count, **limits, "checksum": checksum}
     (request,) = requests(options)["requests"]
     assert (request["count"], request["source"]["sha256"]) == (count, SHA256)
 
