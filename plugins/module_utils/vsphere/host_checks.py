@@ -16,6 +16,7 @@ from ..core.messages import WIDTH, abbreviate, as_sentence, join_words, option_o
 from .hosts import (
     BASIC,
     DIRECT,
+    END_MAINTENANCE,
     HOST,
     NONE,
     NOT_APPLICABLE,
@@ -101,7 +102,7 @@ def _connection_checks(host: HostEvidence) -> t.Iterator[Check]:
             WARNING,
             "the host is in maintenance mode, so no virtual machine starts on it",
             "End the maintenance mode when the host is ready.",
-            "esxcli system maintenanceMode set --enable false",
+            END_MAINTENANCE,
         )
 
 
