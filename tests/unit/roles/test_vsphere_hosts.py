@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -20,7 +21,9 @@ def test_a_name_from_vcenter_cannot_change_the_terminal(tmp_path: Path) -> None:
     files = [str(ROLE / "vars/main.yml")]
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars_files": files, "tasks": [task]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    hosts = [{"name": name, "path": f"/DC1/host/a/{name}", "gpus": [{}]} for name in ("esx-1", "esx\x9b2J\u202e")]
+    hosts: list[dict[str, Any]] = [
+        {"name": name, "path": f"/DC1/host/a/{name}", "gpus": [{}]} for name in ("esx-1", "esx\x9b2J\u202e")
+    ]
     given = {
         "gpu_vsphere_hosts_result": {"clusters": [{"hosts": hosts}]},
         "__vsphere_hosts_options": {"gpu_vsphere_hosts_names": ["esx-9"]},
