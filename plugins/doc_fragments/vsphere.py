@@ -13,7 +13,7 @@ options:
   hostname:
     description:
       - Host name or address of vCenter. Modules with the option C(kubernetes) use the vCenter of that cluster by default.
-      - If this option is not set, the environment variable E(VMWARE_HOST) is used.
+      - If this option is not set, the environment variable E(VMWARE_HOST) is used. With the option C(kubernetes), it must name a vCenter of that cluster.
     type: str
   username:
     description:

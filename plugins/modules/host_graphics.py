@@ -80,7 +80,8 @@ options:
     default: 1800
 notes:
   - The user needs C(Host.Config.Settings) on the hosts, and C(Host.Config.Maintenance) with O(restart=host).
-  - If a run is killed while a host restarts, the host may stay in maintenance mode. Later runs do not end a maintenance mode that they have not begun.
+  - If a run is killed while a host restarts, the host may stay in maintenance mode. Later runs do not end a maintenance mode that they have not begun, but warn
+    of it.
 seealso:
   - module: accel.gpu.vgpu_host_info
   - module: accel.gpu.vgpu_profile_info
@@ -181,6 +182,7 @@ from ..module_utils.core.module import ArgumentSpec
 from ..module_utils.vsphere.client import Item
 from ..module_utils.vsphere.hosts import (
     ASSIGNMENT_POLICIES,
+    END_MAINTENANCE,
     GRAPHICS_TYPES,
     MODES_SINCE,
     RESTART_COMMANDS,
@@ -230,8 +232,6 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
                 done = [*plans[:number], configurator.done(plan), *untouched]
                 error.partial = {**_result(done), "changed": module.has_written()}
                 raise
-            if plans[number].restarts and plans[number].after.in_maintenance:
-                module.warn(f"{plan.before.path} is still in maintenance mode, because it was before this run.")
     return {**_result(plans), "diff": result["diff"]}
 
 
@@ -306,6 +306,11 @@ def _check(
 
 
 def _warn(module: VSphereModule, plan: HostPlan, request: GraphicsRequest) -> None:
+    if plan.before.in_maintenance:
+        module.warn(
+            f"{plan.before.path} stays in maintenance mode, because this run has not begun it, so no virtual machine starts there. An administrator, or an "
+            f"earlier run that was killed, has put it there. When the host is ready, end it in vCenter, or on the host: {END_MAINTENANCE}"
+        )
     own = [
         gpu.pci_id
         for gpu in plan.after.gpus

@@ -180,7 +180,6 @@ details:
   sample: {reason: Refused, method: GET, path: 'https://vcenter.example.com:443/sdk/vimServiceVersions.xml'}
 """
 
-import dataclasses
 import typing as t
 
 from ..module_utils.core.errors import InvalidOptions
@@ -199,7 +198,6 @@ from ..module_utils.vsphere.host_checks import (
 from ..module_utils.vsphere.hosts import GraphicsRequest, host_graphics, owed_restart
 from ..module_utils.vsphere.inventory import Inventory, read_gpus
 from ..module_utils.vsphere.module import VSphereModule
-from ..module_utils.vsphere.openshift import find_failure_domain
 
 
 def work(module: VSphereModule) -> dict[str, t.Any]:
@@ -218,7 +216,7 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
             {
                 "name": cluster.name,
                 "path": path,
-                "checks": [dataclasses.asdict(check) for check in checks],
+                "checks": [check.to_result() for check in checks],
                 "hosts": [_host(host) for host in hosts],
             }
         )
@@ -255,7 +253,7 @@ def _cluster(module: VSphereModule, inventory: Inventory, entry: t.Mapping[str, 
             raise InvalidOptions(
                 ["cluster: is not set; set it, or set kubernetes, so that the failure domain is read from the cluster"]
             )
-        domain = find_failure_domain(module.openshift.failure_domains(), entry["failure_domain"])
+        domain = module.failure_domain(module.openshift, entry["failure_domain"])
         datacenter, name = datacenter or domain.datacenter, domain.cluster
     place = inventory.find("Datacenter", datacenter, "datacenter") if datacenter else None
     return inventory.find("ComputeResource", name, "cluster", place)

@@ -232,6 +232,8 @@ def work(module: VSphereModule) -> dict[str, t.Any]:
         raise InvalidOptions(
             [f"names: {join_words(unknown)} is not the name of a template; correct it, or declare the template"]
         )
+    if module.params["wait_timeout"] < 1:
+        raise InvalidOptions([f"wait_timeout: {module.params['wait_timeout']} is not a number of seconds from 1 on"])
     works = {"present": _build, "absent": _delete, "collected": _collect}
     return works[module.params["state"]](module)
 
@@ -400,11 +402,16 @@ def _warn(module: VSphereModule, plan: TemplatePlan) -> None:
                 f"{field}: {each['recorded']} -> {each['actual']}" for field, each in template.drift.items()
             )
             module.warn(f"Template {name}: {template.path} was changed by hand ({fields}). A new template replaces it.")
-        if not is_deletable(template):
-            module.warn(
-                f"Template {name}: {template.path} is superseded but is kept, because it is no template anymore or has a snapshot. Delete it in vCenter "
-                "if it is not needed."
-            )
+    for template in (*plan.superseded, *plan.unclear):
+        if template in plan.unclear or not is_deletable(template):
+            module.warn(f"Template {name}: {_kept_text(template)}")
+
+
+def _kept_text(template: Template) -> str:
+    return (
+        f"{template.path} is not needed but is kept, because it is not as this collection has created it: it was started, has a snapshot, or is no longer what "
+        "its fingerprint says. Delete it in vCenter if nobody needs it."
+    )
 
 
 def _warn_of_release(module: VSphereModule, plans: t.Sequence[TemplatePlan]) -> None:
@@ -538,9 +545,7 @@ def _deletable(module: VSphereModule) -> dict[str, list[Template]]:
             if is_deletable(template) or template.is_unfinished:
                 deletable[name].append(template)
             else:
-                module.warn(
-                    f"{template.path} is kept, because it is no template anymore or has a snapshot. Delete it in vCenter if it is not needed."
-                )
+                module.warn(_kept_text(template))
     used = {template.path.rpartition("/")[0] for each in deletable.values() for template in each}
     if problems := deletion_problems(module.center, inventory, [folders[path] for path in sorted(used)]):
         raise InvalidOptions(problems, _LACKING)

@@ -334,7 +334,7 @@ VSPHERE = Section(
     default={},
     fields={
         "hostname": Text(
-            doc="Host name of vCenter. By default, the environment variable C(VMWARE_HOST), or the vCenter in the cluster's Infrastructure object."
+            doc="Host name of vCenter. By default, the one in the cluster's Infrastructure object; C(VMWARE_HOST) in the environment selects one of several."
         ),
         "port": integer_between(
             1,

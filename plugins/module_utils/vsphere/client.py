@@ -10,6 +10,8 @@ import datetime
 import functools
 import http.client
 import inspect
+import ipaddress
+import re
 import ssl
 import traceback
 import typing as t
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 from xml.parsers import expat
 
+from ..catalog.secrets import without_user_info
 from ..core.errors import (
     BROKEN,
     REFUSED,
@@ -30,7 +33,7 @@ from ..core.errors import (
     missing_library,
 )
 from ..core.http import HTTP_ERRORS, ConnectionPools, no_answer
-from ..core.messages import join_words
+from ..core.messages import join_words, quote
 from ..core.values import get_nested
 from ..core.waits import wait_until
 from .connection import CONNECTION, VARIABLES
@@ -48,6 +51,7 @@ _TASK_INTERVAL = 2.0
 _EVENTS = 1000
 _RECENT = datetime.timedelta(hours=1)
 _MAX_TIMEOUT = 86400
+_HOST_NAME, _MAX_HOST_NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?"), 253
 
 
 class VSphereError(ServiceError):
@@ -85,7 +89,7 @@ class VCenterOptions:
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> VCenterOptions:
-        """Create the options from a module's parameters. Raises ConnectionProblem if one that is required is missing."""
+        """Create the options from a module's parameters. Raises ConnectionProblem if one that is required is missing, and InvalidOptions."""
         missing = [name for name in ("hostname", "username", "password") if not params.get(name)]
         if missing:
             variables = [VARIABLES[name] for name in missing]
@@ -97,6 +101,12 @@ class VCenterOptions:
             f"{name}: {params[name]} is not a number from 1 to {highest}"
             for name, highest in ranges
             if params.get(name) is not None and not 1 <= params[name] <= highest
+        ]
+        problems += [
+            f"{name}: {quote(without_user_info(params[name]))} is not a host name or an IP address; set it without scheme, brackets and port (the port is the "
+            f"option {port})"
+            for name, port in (("hostname", "port"), ("proxy_host", "proxy_port"))
+            if params.get(name) and not _is_host(params[name])
         ]
         if problems:
             raise InvalidOptions(problems)
@@ -143,6 +153,16 @@ class Item:
     def get(self, path: str, default: t.Any = None) -> t.Any:
         """A property by its path."""
         return self.values.get(path, default)
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text is a host name or an IP address; IPv6 without brackets and without a zone."""
+    if len(text) <= _MAX_HOST_NAME and _HOST_NAME.fullmatch(text):
+        return True
+    try:
+        return "%" not in text and ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
 
 
 class VCenter:

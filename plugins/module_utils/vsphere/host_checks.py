@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import textwrap
 import typing as t
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 
 from ..catalog.releases import branch_of
 from ..catalog.vgpu import vgpu_type
-from ..core.messages import WIDTH, abbreviate, as_sentence, join_words, option_of_role
+from ..core.messages import WIDTH, abbreviate, as_sentence, join_words, option_of_role, printable
 from .hosts import (
     BASIC,
     DIRECT,
+    END_MAINTENANCE,
     HOST,
     NONE,
     NOT_APPLICABLE,
@@ -46,6 +48,10 @@ class Check:
     evidence: str
     remedy: str = ""
     command: str = ""
+
+    def to_result(self) -> dict[str, t.Any]:
+        """The line as the module returns it. It is text for people, so names from vCenter cannot change the terminal."""
+        return t.cast("dict[str, t.Any]", printable(dataclasses.asdict(self)))
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def _connection_checks(host: HostEvidence) -> t.Iterator[Check]:
             WARNING,
             "the host is in maintenance mode, so no virtual machine starts on it",
             "End the maintenance mode when the host is ready.",
-            "esxcli system maintenanceMode set --enable false",
+            END_MAINTENANCE,
         )
 
 

@@ -41,6 +41,7 @@ RESTART_COMMANDS = {
     XORG: "/etc/init.d/xorg stop; nv-hostengine -t; sleep 1; nv-hostengine -d; /etc/init.d/xorg start",
     HOST: "esxcli system maintenanceMode set --enable true && esxcli system shutdown reboot --reason 'GPU graphics configuration'",
 }
+END_MAINTENANCE = "esxcli system maintenanceMode set --enable false"
 # Source of the privileges: the types of pyvmomi.
 UPDATE_PRIVILEGE, RESTART_PRIVILEGE = "Host.Config.Settings", "Host.Config.Maintenance"
 _HOST_PROPERTIES = (

@@ -12,14 +12,15 @@ from ..catalog.openshift import MACHINE_API_NAMESPACE, FailureDomain
 from ..catalog.vgpu import MAX_TEMPLATE_NAME, MAX_VGPUS, mmio_problem, profile_problem
 from ..core.errors import InvalidOptions, ServiceError
 from ..core.http import ConnectionPools
-from ..core.messages import quote
+from ..core.messages import join_words, quote
 from ..core.module import ArgumentSpec, merge_specs
+from ..core.types import unprintable
 from ..kube.connection_options import CONNECTION as KUBE_CONNECTION
 from ..kube.module import LEASE_OPTIONS, ClusterModule, shown_options
 from .client import VCenter, VCenterOptions, VSphereError
-from .connection import CONNECTION
+from .connection import CONNECTION, VARIABLES
 from .openshift import OpenShift, find_failure_domain
-from .ova import OvaSource, Upload
+from .ova import OvaSource, Upload, without_credentials
 from .templates import TemplateRequest, folder_path
 
 KUBERNETES: ArgumentSpec = {"kubernetes": {"type": "dict", "options": {**KUBE_CONNECTION, **LEASE_OPTIONS}}}
@@ -52,6 +53,8 @@ TEMPLATES: ArgumentSpec = {
         "options": {name: {**option, "required": name == "name"} for name, option in _TEMPLATE.items()},
     },
 }
+# URLs with signatures may be long.
+_TEXTS = [name for name, option in _TEMPLATE.items() if option["type"] == "str" and name != "url"]
 _PLACES = ("datacenter", "cluster", "datastore", "network")
 
 
@@ -64,28 +67,61 @@ class VSphereModule(ClusterModule):
         """Compose the argument spec. A module's own options override shared options with the same name."""
         super().__init__(merge_specs(CONNECTION, argument_spec), **kwargs)
 
+    def _load_params(self) -> None:
+        """Also remember which options are set by the task, before Ansible adds those of the environment."""
+        super()._load_params()
+        self._given = {name for name, value in self.params.items() if value not in (None, "")}
+
     @property
     def kube_params(self) -> dict[str, t.Any]:
         """The option `kubernetes`; empty if it is not set."""
         return self.params.get("kubernetes") or {}
 
     def shown_params(self) -> dict[str, t.Any]:
-        """The parameters to show, with the kubeconfig in the option `kubernetes` hidden."""
-        shown = super().shown_params()
+        """The parameters to show, without the kubeconfig in the option `kubernetes` and without the credentials in the URLs of OVAs."""
+        shown = _without_credentials(super().shown_params())
         if isinstance(shown.get("kubernetes"), dict):
             shown["kubernetes"] = shown_options(shown["kubernetes"])
+        if isinstance(shown.get("templates"), list):
+            shown["templates"] = [
+                _without_credentials(each) if isinstance(each, dict) else each for each in shown["templates"]
+            ]
         return shown
 
     @functools.cached_property
     def center(self) -> VCenter:
         """The session with vCenter, which has not logged in yet. Without the option hostname, it is the vCenter of the cluster in `kubernetes`."""
-        params = dict(self.params)
+        hostname, port = self.params["hostname"], self.params["port"]
         if self.openshift is not None:
-            hostname, port = self.openshift.vcenter()
-            params["hostname"] = params["hostname"] or hostname
-            if params["hostname"] == hostname:
-                params["port"] = params["port"] or port
-        return VCenter(VCenterOptions.from_params({**params, "port": params["port"] or 443}), self.user_agent)
+            hostname, port = self._address_in(self.openshift.vcenters())
+        params = {**self.params, "hostname": hostname, "port": port or 443}
+        return VCenter(VCenterOptions.from_params(params), self.user_agent)
+
+    def _address_in(self, vcenters: t.Mapping[str, int | None]) -> tuple[str | None, int | None]:
+        """The host name and the port of vCenter, one of these of the cluster unless the option hostname names another.
+
+        Raises InvalidOptions if the environment names another one, because a variable that was set for something else must not choose whose hosts and
+        virtual machines are changed.
+        """
+        hostname, port = self.params["hostname"], self.params["port"]
+        if not hostname:
+            hostname = next(iter(vcenters)) if len(vcenters) == 1 else None
+        name = _one_of(vcenters, hostname or "")
+        known = vcenters[name] if name else None
+        foreign = [] if name or not hostname or "hostname" in self._given else [(VARIABLES["hostname"], hostname)]
+        if port and known and port != known and "port" not in self._given:
+            foreign.append((VARIABLES["port"], port))
+        if foreign:
+            variables = join_words(f"{variable} is {value}" for variable, value in foreign)
+            those = ", ".join(f"{each}:{of_each}" if of_each else each for each, of_each in vcenters.items())
+            raise InvalidOptions(
+                [
+                    f"hostname: the environment variable {variables}, but the Infrastructure object of the cluster names the vCenter {those or '(none)'}. "
+                    "Nothing was changed. Unset the variable, or set the host name and the port that are meant: hostname and port of the module, or "
+                    "gpu_cluster.cloud.machineset.vsphere"
+                ]
+            )
+        return hostname, port or known
 
     @functools.cached_property
     def openshift(self) -> OpenShift | None:
@@ -138,6 +174,7 @@ class VSphereModule(ClusterModule):
 
     def requests(self) -> list[TemplateRequest]:
         """The declared templates, with the places of their failure domains. Raises InvalidOptions with all problems."""
+        self.center  # noqa: B018 (a wrong vCenter is no problem of each template)
         given = self.params["templates"]
         entries = [self.params] if given is None else given
         problems: list[str] = []
@@ -167,8 +204,7 @@ class VSphereModule(ClusterModule):
         if self.openshift is not None:
             domains = self.openshift.failure_domains()
             if entry["failure_domain"] or not all(places[name] for name in _PLACES):
-                domain = find_failure_domain(domains, entry["failure_domain"])
-                self._check_server(domain)
+                domain = self.failure_domain(self.openshift, entry["failure_domain"])
                 places = {name: value or getattr(domain, name) for name, value in places.items()}
             own = self.openshift.infrastructure_name()
             for domain in domains:
@@ -192,13 +228,21 @@ class VSphereModule(ClusterModule):
             **places,
         )
 
-    def _check_server(self, domain: FailureDomain) -> None:
-        """Warn if the failure domain seems to be on another vCenter; a name may also be an alias of the same one."""
+    def failure_domain(self, openshift: OpenShift, name: str | None) -> FailureDomain:
+        """The failure domain with this name or zone. Raises InvalidOptions if there is none, or if it is on another vCenter than this run.
+
+        A host name that is not in the Infrastructure object may be an alias of the same vCenter, so it only causes a warning.
+        """
+        domain = find_failure_domain(openshift.failure_domains(), name)
         hostname = self.center.options.hostname
         if domain.server and domain.server.lower() != hostname.lower():
-            self.warn(
-                f"Failure domain {domain.name} is on vCenter {domain.server}, but the run is connected to {hostname}."
-            )
+            text = f"failure domain {domain.name} is on vCenter {domain.server}, but the run is connected to {hostname}"
+            if _one_of(openshift.vcenters(), hostname):
+                raise InvalidOptions(
+                    [f"hostname: {text}, another vCenter of the cluster; set hostname to {domain.server}"]
+                )
+            self.warn(f"The {text}. If that is not another name of the same vCenter, set hostname to {domain.server}.")
+        return domain
 
     def _source(self, entry: t.Mapping[str, t.Any]) -> OvaSource:
         location = entry["url"] or entry["path"]
@@ -213,8 +257,22 @@ class VSphereModule(ClusterModule):
         return t.cast("OpenShift", self.openshift).source()
 
 
+def _without_credentials(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Options of a template to show."""
+    url = options.get("url")
+    return {**options, "url": without_credentials(url)} if isinstance(url, str) else dict(options)
+
+
+def _one_of(vcenters: t.Iterable[str], hostname: str) -> str | None:
+    """The vCenter with this host name in any case."""
+    return next((name for name in vcenters if name.lower() == hostname.lower()), None)
+
+
 def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Iterator[str]:
     """The problems of one template that can be found without vCenter."""
+    for option, value in entry.items():
+        if option in _TEXTS and isinstance(value, str) and (problem := unprintable(value)):
+            yield f"{option}: {problem}"
     name = entry["name"] or ""
     if not name.strip() or "/" in name or len(name) > MAX_TEMPLATE_NAME:
         yield f"name: must have 1 to {MAX_TEMPLATE_NAME} characters without a slash, because the release and a checksum are added to it"
@@ -229,6 +287,8 @@ def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Ite
     for option in ("machines", "max_machines"):
         if (entry[option] or 0) < 0:
             yield f"{option}: {entry[option]} is negative; set the number of virtual machines that are cloned from the template"
+    if None not in (entry["machines"], entry["max_machines"]) and entry["machines"] > entry["max_machines"] >= 0:
+        yield f"max_machines: {entry['max_machines']} is less than machines, which is {entry['machines']}; raise it, or omit it"
     missing = [place for place in _PLACES if not entry[place]]
     if missing and not has_cluster:
         yield f"{', '.join(missing)}: not set; set them, or set kubernetes, so that the failure domain is read from the cluster"
@@ -238,6 +298,8 @@ def _entry_problems(entry: t.Mapping[str, t.Any], *, has_cluster: bool) -> t.Ite
         yield "url and path: are mutually exclusive"
     if entry["url"] and not entry["url"].startswith(("https://", "http://")):
         yield "url: must begin with https:// or http://"
+    elif entry["url"] and not entry["url"].isprintable():
+        yield "url: contains an invisible character; remove it (this includes line breaks)"
     if not (entry["url"] or entry["path"]) and not has_cluster:
         yield "url, path: not set; set one of them, or set kubernetes, so that the OVA of the cluster's release is used"
     checksum = (entry["checksum"] or "").removeprefix("sha256:")

@@ -68,15 +68,12 @@ class OpenShift:
             )
         return f"{self.infrastructure_name()}/{uid}"
 
-    def vcenter(self) -> tuple[str, int | None]:
-        """The host name and the port of the cluster's vCenter; an empty name if it has several."""
+    def vcenters(self) -> dict[str, int | None]:
+        """The vCenters of the cluster: host name -> port, which is None if the cluster does not name it."""
         centers = get_nested(self.infrastructure(), "spec", "platformSpec", "vsphere", "vcenters") or ()
-        names = {str(center.get("server") or "") for center in centers} or {
-            each.server for each in self.failure_domains()
-        }
-        if len(names) != 1:
-            return "", None
-        return names.pop(), next((center.get("port") for center in centers), None)
+        ports = {str(center.get("server") or ""): center.get("port") or None for center in centers}
+        ports = ports or {each.server: None for each in self.failure_domains()}
+        return {name: port for name, port in ports.items() if name}
 
     def failure_domains(self) -> list[FailureDomain]:
         """The failure domains of the cluster; none in a cluster that was installed before OpenShift 4.13 without any."""

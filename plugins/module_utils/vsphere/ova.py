@@ -46,6 +46,11 @@ class OvaError(ModuleFailure):
     code = "ova"
 
 
+def without_credentials(location: str) -> str:
+    """A location without credentials, which can be before the host or in the query."""
+    return without_user_info(location).partition("?")[0]
+
+
 @dataclass(frozen=True)
 class OvaSource:
     """The place of an OVA: an HTTP or HTTPS URL, or the path of a file; with its SHA-256, and its release if that is known beforehand."""
@@ -56,8 +61,8 @@ class OvaSource:
 
     @property
     def shown(self) -> str:
-        """The location without credentials, which can be before the host or in the query."""
-        return without_user_info(self.location).partition("?")[0]
+        """The location without credentials."""
+        return without_credentials(self.location)
 
     @property
     def is_url(self) -> bool:

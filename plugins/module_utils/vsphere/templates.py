@@ -327,8 +327,20 @@ class Template:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it is the rest of an import that did not end: own, not complete, and never started."""
-        return self.is_own and not self.finished and not self.is_template and not self.powered_on
+        """Whether it is the rest of an import that did not end: own, with all settings recorded, not complete, and as it was imported.
+
+        Anybody who may edit a virtual machine can write a fingerprint into it. One that was started or has a snapshot is somebody's.
+        """
+        return (
+            self.is_own
+            and self.fingerprint is not None
+            and self.actual.keys() <= self.fingerprint.configuration.keys()
+            and not self.finished
+            and not self.is_template
+            and not self.powered_on
+            and not self.was_started
+            and not self.has_snapshot
+        )
 
     @property
     def drift(self) -> dict[str, dict[str, t.Any]]:
@@ -452,6 +464,8 @@ class TemplatePlan:
     new_name: str
     unfinished: list[Template]
     superseded: list[Template]
+    # Own according to the fingerprint and not complete, but not as it was imported.
+    unclear: list[Template] = field(default_factory=list)
     collected: list[Template] = field(default_factory=list)
     used: dict[str, list[str]] = field(default_factory=dict)
 
@@ -536,6 +550,7 @@ def _plan(
         "" if current else _free_name(resolved, taken),
         unfinished,
         [template for template in finished if template is not current],
+        [template for template in own if not template.finished and not template.is_unfinished],
     )
     for template in plan.superseded:
         users = users_of(template)

@@ -94,6 +94,14 @@ def test_wrong_credentials_and_addresses(site: Site) -> None:
         assert site.center.password not in str(result)
 
 
+@pytest.mark.parametrize("seconds", [0, -1])
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_time_limit_that_is_none_is_refused_before_anything_is_read(site: Site, seconds: int, state: str) -> None:
+    result = site.template(wait_timeout=seconds, state=state)
+    assert result["details"]["problems"] == [f"wait_timeout: {seconds} is not a number of seconds from 1 on"]
+    assert site.center.methods() == []
+
+
 READING = {"System.Anonymous", "System.Read", "System.View"}
 # The documented privileges by the object that vCenter checks them on; the folder of the templates does not exist, and inherits from the one above it.
 PRIVILEGES: dict[str, set[str]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyVmomi import vim, vmodl
 
-from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import ConnectionProblem, InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.vsphere.client import (
     PowerOnFailure,
     VCenterOptions,
@@ -225,10 +225,41 @@ def test_options_that_are_not_set_have_defaults() -> None:
         ("vc.example.com", 443, "vc.example.com:443"),
         ("192.0.2.7", 8443, "192.0.2.7:8443"),
         ("2001:db8::7", 443, "[2001:db8::7]:443"),
+        ("vc_1.example.com.", 443, "vc_1.example.com.:443"),
     ],
 )
 def test_address(hostname: str, port: int, address: str) -> None:
     assert VCenterOptions.from_params({**PARAMS, "hostname": hostname, "port": port}).address == address
+
+
+@pytest.mark.parametrize(
+    "hostname",
+    [
+        "vcenter.example.com:443",
+        "https://vcenter.example.com",
+        "https://user:PLANTED-secret@vcenter.example.com",
+        "vcenter.example.com/sdk",
+        "[::1]",
+        "[::1]:443",
+        "::1%eth0/x",
+        "a..example.com",
+        f"{'a' * 64}.example.com",
+        " vcenter.example.com",
+        "vcenter\x1b[2J",
+        "\udc80",
+    ],
+)
+@pytest.mark.parametrize(("option", "port"), [("hostname", "port"), ("proxy_host", "proxy_port")])
+def test_what_is_no_host_name(hostname: str, option: str, port: str) -> None:
+    with pytest.raises(InvalidOptions) as raised:
+        VCenterOptions.from_params({**PARAMS, option: hostname})
+    (problem,) = raised.value.problems
+    assert problem.startswith(f'{option}: "')
+    assert problem.endswith(
+        f" is not a host name or an IP address; set it without scheme, brackets and port (the port is the option {port})"
+    )
+    assert "PLANTED" not in problem
+    assert problem.isprintable()
 
 
 def test_a_ca_that_cannot_be_read(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def checks(host: HostEvidence, *pools: PoolNeeds) -> dict[str, Check]:
     return by_name
 
 
+def test_names_from_vcenter_cannot_change_the_terminal() -> None:
+    gpu = "0000:3b:00.0 \x9b2J\u202e"
+    result = Check("esx\x1b[2J", "graphics", PROBLEM, f"no driver runs {gpu}", "Restart.", "reboot").to_result()
+    assert all(text.isprintable() for text in result.values())
+    assert (result["subject"], result["check"]) == ("esx\\u001b[2J", "graphics")
+
+
 def test_a_host_that_is_ready() -> None:
     assert {name: (check.status, check.evidence) for name, check in checks(evidence()).items()} == {
         "manager": (OK, "vGPU manager 580.95.02 (vGPU 19)"),

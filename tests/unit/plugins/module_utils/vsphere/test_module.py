@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import syslog
 import typing as t
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,10 +58,10 @@ def domain(name: str, **topology: t.Any) -> Object:
     return {"name": name, "zone": f"zone-{name}", "server": "VC.example.com", "topology": {**places, **topology}}
 
 
-def cluster(*domains: Object) -> OpenShift:
-    """A cluster with these failure domains, and with the boot image of its release."""
+def cluster(*domains: Object, centers: t.Sequence[Object] = ()) -> OpenShift:
+    """A cluster with these failure domains and vCenters, and with the boot image of its release."""
     body = {
-        "spec": {"platformSpec": {"vsphere": {"failureDomains": list(domains)}}},
+        "spec": {"platformSpec": {"vsphere": {"failureDomains": list(domains), "vcenters": list(centers)}}},
         "status": {"platformStatus": {"type": "VSphere"}},
     }
     config_map = {"data": {"stream": json.dumps(STREAM)}}
@@ -126,8 +127,14 @@ ENTRIES: list[tuple[Object, str]] = [
     ),
     ({"machines": -1}, "machines: -1 is negative; set the number of virtual machines"),
     ({"max_machines": -1}, "max_machines: -1 is negative; set the number of virtual machines"),
+    ({"machines": 5, "max_machines": 0}, "max_machines: 0 is less than machines, which is 5; raise it, or omit it"),
+    # A lone surrogate cannot be sent.
+    ({"folder": "gpu\udc80"}, "folder: contains the character U+DC80, which is invisible; remove it"),
+    ({"datastore": "vsan\x1b[2J"}, "datastore: contains the character U+001B, which is invisible; remove it"),
+    ({"resource_pool": "p" * 1025}, "resource_pool: has 1025 characters; the limit is 1024"),
     ({"path": "/x.ova"}, "url and path: are mutually exclusive"),
     ({"url": "ftp://mirror/x.ova"}, "url: must begin with https:// or http://"),
+    ({"url": "https://mirror/x\udc80.ova"}, "url: contains an invisible character; remove it"),
     ({"url": "mirror/x.ova"}, "url: must begin with https:// or http://"),
     ({"checksum": None}, "checksum: is required with url; set sha256: and the SHA-256 of the file"),
     ({"checksum": "sha256:"}, "checksum: is required with url"),
@@ -149,7 +156,8 @@ def test_a_template_with_a_mistake(changed: Object, message: str, listed: bool) 
 @pytest.mark.parametrize("count", [1, 16])
 @pytest.mark.parametrize("checksum", [SHA256, f"sha256:{SHA256}", f"sha256:{SHA256.upper()}"])
 def test_values_at_the_limits(count: int, checksum: str) -> None:
-    options = {**WHOLE, "name": "n" * 40, "count": count, "mmio_gib": 1, "checksum": checksum}
+    limits = {"mmio_gib": 1, "machines": 2, "max_machines": 2}
+    options = {**WHOLE, "name": "n" * 40, "count": count, **limits, "checksum": checksum}
     (request,) = requests(options)["requests"]
     assert (request["count"], request["source"]["sha256"]) == (count, SHA256)
 
@@ -276,6 +284,66 @@ def test_the_vcenter(options: Object, of_cluster: bool, address: str) -> None:
     assert connected(options, cluster(domain("a")) if of_cluster else None)["address"] == address
 
 
+TWO = [{"server": "vc1", "port": 443}, {"server": "VC2.example.com", "port": 8443}]
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "centers", "address"),
+    [
+        (ACCOUNT, {"VMWARE_HOST": "vc1"}, TWO[:1], "vc1:443"),
+        # The environment chooses among several; a host name has no case.
+        (ACCOUNT, {"VMWARE_HOST": "vc2.EXAMPLE.com"}, TWO, "vc2.EXAMPLE.com:8443"),
+        (ACCOUNT, {"VMWARE_HOST": "vc1", "VMWARE_PORT": "443"}, TWO, "vc1:443"),
+        # A port that the cluster does not name.
+        (ACCOUNT, {"VMWARE_HOST": "vc1", "VMWARE_PORT": "9443"}, [{"server": "vc1"}], "vc1:9443"),
+        # What is declared counts more than the environment.
+        ({**ACCOUNT, "hostname": "alias"}, {"VMWARE_HOST": "vc9"}, TWO, "alias:443"),
+        ({**ACCOUNT, "hostname": "vc1", "port": 8444}, {"VMWARE_PORT": "9443"}, TWO, "vc1:8444"),
+        ({**ACCOUNT, "hostname": ""}, {"VMWARE_HOST": "vc9"}, TWO[:1], "vc1:443"),
+    ],
+)
+def test_the_environment_names_a_vcenter_of_the_cluster(
+    options: Object, env: dict[str, str], centers: list[Object], address: str
+) -> None:
+    assert connected(options, cluster(centers=centers), env).get("address") == address
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "centers", "texts"),
+    [
+        (ACCOUNT, {"VMWARE_HOST": "other"}, TWO[:1], ["VMWARE_HOST is other, but", "vCenter vc1:443."]),
+        (ACCOUNT, {"VMWARE_HOST": "other"}, TWO, ["VMWARE_HOST is other, but", "vc1:443, VC2.example.com:8443."]),
+        (ACCOUNT, {"VMWARE_HOST": "other"}, [], ["VMWARE_HOST is other, but", "vCenter (none)."]),
+        (ACCOUNT, {"VMWARE_HOST": "vc1", "VMWARE_PORT": "9443"}, TWO, ["VMWARE_PORT is 9443, but"]),
+        # The host name of the cluster with the port of something else.
+        (ACCOUNT, {"VMWARE_PORT": "9443"}, TWO[:1], ["VMWARE_PORT is 9443, but"]),
+        ({**ACCOUNT, "hostname": "vc1"}, {"VMWARE_PORT": "9443"}, TWO, ["VMWARE_PORT is 9443, but"]),
+    ],
+)
+def test_the_environment_names_another_vcenter(
+    options: Object, env: dict[str, str], centers: list[Object], texts: list[str]
+) -> None:
+    result = connected(options, cluster(centers=centers), env)
+    assert result.get("code") == "invalid", result
+    assert all(text in result["msg"] for text in [*texts, "Nothing was changed. Unset the variable"]), result["msg"]
+
+
+def test_a_failure_domain_on_another_vcenter() -> None:
+    domains = [{**domain("a"), "server": "vc1"}, {**domain("b"), "server": "VC2.example.com"}]
+    openshift = cluster(*domains, centers=TWO)
+    (problem,) = problems({**SHORT, "hostname": "vc1", "failure_domain": "b"}, openshift)
+    assert problem == (
+        "Template vdi: hostname: failure domain b is on vCenter VC2.example.com, but the run is connected to vc1, another vCenter of the cluster; set hostname "
+        "to VC2.example.com"
+    )
+    # Perhaps it is an alias.
+    result = requests({**SHORT, "hostname": "192.0.2.7", "failure_domain": "b"}, openshift)
+    assert result["requests"]
+    (warning,) = result["warnings"]
+    assert "failure domain b is on vCenter VC2.example.com, but the run is connected to 192.0.2.7." in str(warning)
+    assert "warnings" not in requests({**SHORT, "hostname": "vc2.example.com", "failure_domain": "b"}, openshift)
+
+
 def test_a_connection_that_is_not_known() -> None:
     for options, openshift in ((ACCOUNT, None), (ACCOUNT, cluster(domain("a"), {**domain("b"), "server": "vc2"}))):
         result = connected(options, openshift)
@@ -294,6 +362,35 @@ def test_a_connection_that_is_not_known() -> None:
 )
 def test_certificates_of_hosts_are_pinned_unless_a_ca_is_given(options: Object, pinned: bool) -> None:
     assert connected({**CONNECTION, **options})["pinned"] is pinned
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:PLANTED-secret@mirror.example.com/rhcos.ova",
+        "https://mirror.example.com/rhcos.ova?X-Amz-Signature=PLANTED-secret",
+        # A URL that is refused.
+        "user:PLANTED-secret@mirror.example.com/rhcos.ova",
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("changed", [{}, {"checksum": "none"}])
+def test_the_credentials_in_a_url_are_not_shown(
+    monkeypatch: pytest.MonkeyPatch, url: str, listed: bool, changed: Object
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(syslog, "syslog", lambda *arguments: logged.append(str(arguments)))
+    entry = {**WHOLE, "url": url}
+    given: Object = {**CONNECTION, **({"templates": [{**entry, **changed}]} if listed else {**entry, **changed})}
+
+    def main() -> None:
+        module = VSphereModule({**TEMPLATES, **KUBERNETES})
+        module.run(lambda module: {"names": [each.name for each in module.requests()]})
+
+    result = run_module(main, given)
+    shown = result["invocation"]["module_args"]
+    assert "mirror.example.com/rhcos.ova" in json.dumps(shown)
+    assert "PLANTED" not in json.dumps([result, logged])
 
 
 # Machines that do not start.

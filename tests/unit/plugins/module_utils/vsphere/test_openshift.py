@@ -183,20 +183,20 @@ def test_a_cluster_before_its_status_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "vcenter"),
+    ("body", "vcenters"),
     [
-        (infrastructure(FULL, centers=[{"server": "vc", "port": 8443}]), ("vc", 8443)),
-        (infrastructure(FULL, centers=[{"server": "vc"}]), ("vc", None)),
+        (infrastructure(FULL, centers=[{"server": "vc", "port": 8443}]), {"vc": 8443}),
+        (infrastructure(FULL, centers=[{"server": "vc"}]), {"vc": None}),
         # An old cluster names its vCenter only in the failure domains.
-        (infrastructure(FULL, FULL), ("vc.example.com", None)),
-        (infrastructure(FULL, centers=[]), ("vc.example.com", None)),
-        (infrastructure(FULL, {**FULL, "server": "vc2"}), ("", None)),
-        (infrastructure(centers=[{"server": "vc"}, {"server": "vc2"}]), ("", None)),
-        (infrastructure(), ("", None)),
+        (infrastructure(FULL, FULL), {"vc.example.com": None}),
+        (infrastructure(FULL, centers=[]), {"vc.example.com": None}),
+        (infrastructure(FULL, {**FULL, "server": "vc2"}), {"vc.example.com": None, "vc2": None}),
+        (infrastructure(centers=[{"server": "vc"}, {"server": "vc2", "port": 0}]), {"vc": None, "vc2": None}),
+        (infrastructure(), {}),
     ],
 )
-def test_the_vcenter_of_a_cluster(body: Object, vcenter: tuple[str, int | None]) -> None:
-    assert openshift(body).vcenter() == vcenter
+def test_the_vcenters_of_a_cluster(body: Object, vcenters: dict[str, int | None]) -> None:
+    assert openshift(body).vcenters() == vcenters
 
 
 # The OVA of the release.

@@ -460,6 +460,28 @@ def test_what_is_no_rest_of_a_killed_run(changed: Object) -> None:
     assert (actual.action, actual.unfinished, actual.collected) == ("create", [], [])
 
 
+@pytest.mark.parametrize(
+    ("own", "changed"),
+    [
+        (None, {"snapshot": "snap"}),
+        # ESXi writes this key at the first start.
+        (None, {"config_extraConfig": extra(machine(finished=False), sched__swap__derivedName="/vmfs/volumes/x.vswp")}),
+        (None, {"runtime_powerState": "poweredOn"}),
+        (None, {"config_template": True}),
+        # A fingerprint that this collection would not have written.
+        (fingerprint(configuration={}), {}),
+        (fingerprint(configuration={"profile": PROFILE, "count": 2}), {}),
+    ],
+)
+def test_a_fingerprint_alone_deletes_no_virtual_machine(own: Fingerprint | None, changed: Object) -> None:
+    item = machine("payroll", own, finished=False, **changed)
+    actual = plan(item)
+    assert (actual.action, actual.unfinished, actual.superseded) == ("create", [], [])
+    assert names(actual.unclear) == ["payroll"]
+    # A virtual machine whose name the template would have is also kept.
+    assert plan(dataclasses.replace(item, values={**item.values, "name": actual.new_name})).new_name.endswith("-2")
+
+
 def test_a_finished_import_that_was_not_marked_is_marked() -> None:
     actual = plan(machine(config_template=False))
     assert (actual.action, actual.changes, actual.path, actual.superseded) == ("update", True, f"{FOLDER}/vdi-1", [])
