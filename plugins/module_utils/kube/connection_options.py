@@ -205,7 +205,7 @@ def _source(given: Values, document: Values, variables: Values) -> str:
 
 def is_kubeconfig_text(value: t.Any) -> bool:
     """Whether a value is the content of a kubeconfig instead of its path. It contains secrets, so no message may quote it."""
-    return isinstance(value, str) and ("\n" in value or "apiVersion" in value or value.lstrip().startswith("{"))
+    return isinstance(value, str) and ("\n" in value or "apiVersion:" in value or value.lstrip().startswith("{"))
 
 
 def _require_whole(values: Values, source: str) -> None:

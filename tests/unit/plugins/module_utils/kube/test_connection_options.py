@@ -355,6 +355,10 @@ def test_the_content_of_a_kubeconfig_is_refused_and_not_quoted(
         assert "geheim" not in str(caught.value)
 
 
+def test_a_path_may_look_like_a_key_of_a_kubeconfig() -> None:
+    ConnectionOptions.from_params({"kubeconfig": "/srv/apiVersion-v1/config"}, {}, {})
+
+
 def test_helm_takes_no_dictionary(files: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     params = {"kubeconfig": yaml.safe_load(Path(files["prod"]).read_text())}
     with pytest.raises(WrongCluster, match="dictionary"):
