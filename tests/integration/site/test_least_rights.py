@@ -20,7 +20,7 @@ from tests.labs import Lab
 from tests.programs import REPO, run
 
 NAMESPACES = ("gpu-operator", "node-feature-discovery")
-READING = ("plan", "export")
+READING = ("plan", "export", "report")
 # These send requests on OpenShift only, or need registries or vGPUs.
 OTHERS = (
     *(
@@ -32,6 +32,7 @@ OTHERS = (
         "mirror",
         "templates",
         "verify_mirror",
+        "vsphere_hosts",
     ),
 )
 # These send no request to a cluster.
@@ -96,6 +97,7 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
     assert fleet["gpu_info"]["reachable"]
     assert fleet["gpu_info"]["drift"] == []
 
+    run_playbook("accel.gpu.report", environ=lab.env_as("report")).require_success()
     exported = run_playbook("accel.gpu.export", environ=lab.env_as("export")).require_success()
     (written,) = exported.module_results("accel.gpu.gpu_pools_export")
     assert (written["changing_nodes"], written["remarks"]) == (0, [])
@@ -130,8 +132,8 @@ def test_the_playbooks_run_with_the_shipped_rights(lab: Lab) -> None:
 
 @pytest.mark.usual(8)
 @pytest.mark.sampled(1)
-# No pool of this lab has vGPUs, so the playbook templates sends no request.
-@pytest.mark.parametrize("playbook", sorted({*rbac.playbooks()} - NEED_A_POOL - {"templates"}))
+# No pool of this lab has vGPUs, so the playbooks templates and vsphere_hosts send no request.
+@pytest.mark.parametrize("playbook", sorted({*rbac.playbooks()} - NEED_A_POOL - {"templates", "vsphere_hosts"}))
 def test_without_rights_a_playbook_names_the_missing_right_and_changes_nothing(lab: Lab, playbook: str) -> None:
     since = audit.mark(LabLayout.named(lab.name))
     environ = lab.env_through(rbac.user_without_rights(LabLayout.named(lab.name)))
