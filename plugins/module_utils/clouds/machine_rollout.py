@@ -15,7 +15,7 @@ from ..core.errors import InvalidOptions, PartialFailure, ServiceError
 from ..core.messages import abbreviate, diff_of, join_words
 from ..core.values import get_nested
 from ..core.waits import WaitTimeout, run_bounded
-from ..kube.fields import name_of
+from ..kube.fields import is_deleting, name_of
 from ..nodegroups.reconciler import INVALID_GROUPS, GroupFailed, GroupListCache, GroupReconciler
 from ..nodegroups.spec import OUTDATED, UPDATE, GroupChange
 from ..pools.plan import RolloutPlan, rollout_plan
@@ -265,7 +265,7 @@ class MachineRollout:
         live = {
             name_of(machine): machine["metadata"].get("uid")
             for machine in self.api.read().machines
-            if not machine["metadata"].get("deletionTimestamp")
+            if not is_deleting(machine)
         }
         return [machine for machine in machines if live.get(machine.name) == machine.uid]
 
@@ -286,7 +286,8 @@ class MachineRollout:
             names = [each.name for each in drained if each.machineset == machineset]
             if names:
                 self.provider.resize(machineset, -len(names), leaving=names)
-        self._require_removed(drained, cache, offers_gpus, groups)
+        self._await(groups, cache, offers_gpus)
+        self._require_removed(drained)
         self._gone.update(machine.name for machine in machines)
         if not self.surge:
             # The machine controller tries once to start a new virtual machine, so the GPUs must be free by then.
@@ -295,15 +296,8 @@ class MachineRollout:
                 self.provider.resize(machineset, 0, at_least=counts[machineset])
             self._await(groups, cache, offers_gpus)
 
-    def _require_removed(
-        self,
-        drained: t.Sequence[OutdatedMachine],
-        cache: GroupListCache,
-        offers_gpus: bool,
-        groups: t.Iterable[tuple[str, str]],
-    ) -> None:
-        """Wait until the MachineSets are as small as requested, and require that OpenShift has removed the drained Machines and no others."""
-        self._await(groups, cache, offers_gpus)
+    def _require_removed(self, drained: t.Sequence[OutdatedMachine]) -> None:
+        """Require that OpenShift has removed the drained Machines instead of others."""
         if kept := self._existing(drained):
             names = abbreviate([str(machine) for machine in kept])
             raise GroupFailed(

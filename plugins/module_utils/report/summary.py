@@ -49,7 +49,7 @@ def _impact(impact: Document, preview: Document) -> dict[str, t.Any]:
     """The numbers of pods, nodes and machines. A deleted node group is named with the number of its nodes."""
     groups = preview.get("nodegroups") or {}
     before = (preview.get("diff") or {}).get("before") or {}
-    created = 0
+    created = removed = 0
     for name, group in groups.items():
         action, count = group.get("action"), group.get("node_count") or 0
         present = (before.get(name) or {}).get("node_count") or 0
@@ -57,11 +57,7 @@ def _impact(impact: Document, preview: Document) -> dict[str, t.Any]:
             created += count
         elif action == "update":
             created += max(count - present, 0)
-    removed = sum(
-        max(((before.get(name) or {}).get("node_count") or 0) - (group.get("node_count") or 0), 0)
-        for name, group in groups.items()
-        if group.get("action") == "update" and "node_count" in (before.get(name) or {})
-    )
+            removed += max(present - count, 0)
     deleted = [text for group in groups.values() for text in group.get("deletes") or ()]
     return {
         **{name: impact.get(name) or 0 for name in _IMPACT},
