@@ -74,7 +74,13 @@ _OF_NO_ROLE = (
         "gpu_operator_policy",
     ),
     # The statistics of a run, which AWX passes to the next job of a workflow as extra variables.
-    *("gpu_licensing_summary", "gpu_report_summary", "gpu_validation_summary", "gpu_vsphere_hosts_summary"),
+    *(
+        "gpu_licensing_summary",
+        "gpu_report_documents",
+        "gpu_report_summary",
+        "gpu_validation_summary",
+        "gpu_vsphere_hosts_summary",
+    ),
 )
 # The similarity of two names with eight characters that differ in one character.
 _SIMILARITY = 0.85

@@ -190,9 +190,14 @@ def pool_results(
             for node in members
             if node.memory_mib and (share := pool.sharing.definition.memory_per_share(pool.sharing, node.memory_mib))
         ]
-        drift = (
-            [f"its {len(members)} node(s) have no room for {format_layout(missing)} of its demand"] if missing else []
-        )
+        drift = [
+            *_number_of_nodes(pool.nodegroup, len(members)),
+            *(
+                [f"its {len(members)} node(s) have no room for {format_layout(missing)} of its demand"]
+                if missing
+                else []
+            ),
+        ]
         declared = declared_pool(pool)
         # A pool that may scale to zero is idle without nodes, not different from its declaration.
         may_be_empty = pool.nodegroup is not None and pool.nodegroup.may_be_empty
@@ -207,9 +212,15 @@ def pool_results(
             "changes": changes_result(changes, members),
             "drift": [*drift, *map(str, pool_findings)][:MAX_NAMED],
             "drifted_nodes": len({finding.node for finding in pool_findings} | {edit.name for edit in changes}),
-            "as_declared": (bool(members) or may_be_empty) and not pool_findings and not changes and not missing,
+            "as_declared": (bool(members) or may_be_empty) and not pool_findings and not changes and not drift,
         }
     return results
+
+
+def _number_of_nodes(group: NodeGroupPlan | None, actual: int) -> t.Iterator[str]:
+    """What differs if the nodes are not as many as declared, for example after the playbook scale. A pool without nodes is shown as such."""
+    if group and not group.autoscaled and actual not in (0, group.node_count):
+        yield f"{actual} node(s) instead of the declared {group.node_count}, which the next run of site applies"
 
 
 def declared_releases(plan: Plan) -> dict[str, dict[str, t.Any]]:

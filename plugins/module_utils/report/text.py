@@ -122,7 +122,8 @@ def _verdict(pool: Document) -> str:
     if pool["changes"]:
         drift.append(f"to change: {_changes(pool)}")
     failure = _validation(pool) if has_failed_validation(pool) else ""
-    return f"drift on {pool['drifted_nodes']} node(s){': ' if drift else ''}{'; '.join(drift)}{failure}"
+    where = f" on {pool['drifted_nodes']} node(s)" if pool["drifted_nodes"] else ""
+    return f"drift{where}{': ' if drift else ''}{'; '.join(drift)}{failure}"
 
 
 def _validation(pool: Document) -> str:

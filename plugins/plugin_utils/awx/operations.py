@@ -83,7 +83,7 @@ _OPERATIONS = (
         "report",
         "Reports the state of every pool and its drift. Changes nothing.",
         READS,
-        ("gpu_report_fail_on_drift", "gpu_report_include_workloads"),
+        ("gpu_report_fail_on_drift", "gpu_report_include_workloads", "gpu_report_artifacts"),
         credentials=("vcenter",),
         scheduled=True,
     ),

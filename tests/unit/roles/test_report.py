@@ -26,7 +26,7 @@ def play(folder: Path, *arguments: str, **variables: str) -> PlaybookRun:
     playbook, inventory = folder / "play.yml", folder / "hosts.yml"
     playbook.write_text(yaml.safe_dump(plays))
     inventory.write_text(yaml.safe_dump({"all": {"hosts": {"lab": host}}}))
-    environ = environment(KUBECONFIG=str(folder / "none"))
+    environ = environment(KUBECONFIG=str(folder / "none"), ANSIBLE_SHOW_CUSTOM_STATS="true")
     return run_playbook(str(playbook), environ=environ, inventory=inventory, arguments=arguments)
 
 
@@ -67,6 +67,26 @@ def test_the_mode_of_a_file_is_kept_only_for_its_owner(tmp_path: Path) -> None:
     assert actual["gpu_report_path"] == (0o644, os.geteuid())
     # Only root can create a file that belongs to another user.
     assert actual["gpu_report_html_path"] == (0o600 if os.geteuid() == 0 else 0o666, os.geteuid())
+
+
+@pytest.mark.usual(8)
+def test_the_artifacts_are_the_files(tmp_path: Path) -> None:
+    """A job's container is removed with its files, so AWX keeps the report as artifacts of the job."""
+    run = play(
+        tmp_path, gpu_report_artifacts="html, json", gpu_report_path=str(tmp_path / "fleet.json")
+    ).require_success()
+    ((cluster, forms),) = run.document["global_custom_stats"]["gpu_report_documents"].items()
+    assert (cluster, sorted(forms)) == (CLUSTER["name"], ["html", "json"])
+    written = json.loads((tmp_path / "fleet.json").read_text(encoding="utf-8"))
+    assert {**forms["json"], "time": written["time"]} == written
+    assert "Cannot reach the cluster" in parse(forms["html"]).find("body")[0].text
+
+
+@pytest.mark.usual(4)
+def test_an_unknown_form_is_refused(tmp_path: Path) -> None:
+    run = play(tmp_path, gpu_report_artifacts="json,pdf")
+    assert run.rc
+    assert "gpu_report_artifacts: pdf is not a form of the report. Use a list of json and html" in run.failure()
 
 
 @pytest.mark.usual(4)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.nodes.mig import MigAllocation
@@ -95,3 +97,25 @@ def test_a_pool_that_may_be_empty_is_no_drift(
     plan = derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [{**pool, "sharing": {"mode": "none"}}])
     results = data.pool_results(MigAllocation(plan), [], assign_pools(plan.pools, []), {}, [], {})
     assert results["t4"]["as_declared"] is as_declared
+
+
+@pytest.mark.parametrize(
+    ("nodes", "autoscale", "drift"),
+    [
+        ({"count": 2}, None, []),
+        ({"count": 1}, None, ["2 node(s) instead of the declared 1, which the next run of site applies"]),
+        ({"count": 5}, None, ["2 node(s) instead of the declared 5, which the next run of site applies"]),
+        ({"count": 0}, None, ["2 node(s) instead of the declared 0, which the next run of site applies"]),
+        ({"count": 5}, {"min": 1, "max": 6}, []),
+    ],
+)
+def test_another_number_of_nodes_is_drift(
+    nodes: dict[str, int], autoscale: dict[str, int] | None, drift: list[str]
+) -> None:
+    pool = {"name": "t4", "model": "T4", "nodes": {"like": "worker", "flavor": "g4dn.xlarge", **nodes}}
+    pool |= {"autoscale": autoscale} if autoscale else {}
+    plan = derive({"name": "lab", "cloud": {"machineset": {}}}, {}, [{**pool, "sharing": {"mode": "none"}}])
+    members = [node("t4-1"), node("t4-2")]
+    membership = replace(assign_pools(plan.pools, []), by_pool={"t4": ["t4-1", "t4-2"]})
+    result = data.pool_results(MigAllocation(plan), members, membership, {}, [], {})["t4"]
+    assert (result["nodes"], result["drift"], result["as_declared"]) == (2, drift, not drift)
