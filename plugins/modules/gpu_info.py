@@ -329,6 +329,7 @@ gpu_info:
                   kernel failed]}
                 time: {description: The time of the validation., type: str, returned: if the validation failed, sample: '2026-08-01T09:00:00Z'}
                 current: {description: Whether the pool is unchanged since the validation., type: bool, returned: always, sample: true}
+                in_pool: {description: Whether the node of the validation still belongs to the pool., type: bool, returned: always, sample: true}
                 image: {description: Image of the validation pods., type: str, returned: if validation pods have run,
                   sample: 'nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0'}
                 kernel: {description: The result of the CUDA kernel. V(passed) or V(failed)., type: str, returned: if the kernel has run, sample: passed}

@@ -119,10 +119,11 @@ def validation_result(validation: Document) -> str:
     """The pods of a validation, the results of the programs, and the results of the negative checks that were run."""
     devices = validation.get("devices") or {}
     pods = plural(sum(devices.values()), "pod")
+    left = "" if validation.get("in_pool", True) else " (which has left the pool)"
     programs = [program.describe(validation.get(program.name)) for program in PROGRAMS]
     return ", ".join(
         [
-            f"{pods} on {validation.get('node')} ran at the same time on {plural(len(devices), 'device')}",
+            f"{pods} on {validation.get('node')}{left} ran at the same time on {plural(len(devices), 'device')}",
             *(text for text in programs if text),
             *(text for key, text in _NEGATIVE_CHECKS.items() if validation.get(key)),
         ]

@@ -603,7 +603,10 @@ def read_evidence(configmap: t.Mapping[str, t.Any] | None) -> dict[str, dict[str
 def validated_pools(
     client: Client, plan: Plan, nodes: t.Iterable[Node], membership: Membership
 ) -> dict[str, dict[str, t.Any]]:
-    """The `status` and results of each pool's last validation, and whether the results are still `current`, by pool."""
+    """The `status` and results of each pool's last validation, and whether the results are still `current`, by pool.
+
+    The nodes of a pool are alike, so the results are current even if their node has left the pool (`in_pool`).
+    """
     configmap = client.get(object_path("v1", "ConfigMap", plan.validation.configmap, plan.validation.namespace))
     inputs = inputs_by_pool(plan, {node.name: node for node in nodes}, membership)
     return {
@@ -612,6 +615,7 @@ def validated_pools(
             **entry_results(entry),
             **({key: entry.get(key) for key in ("problems", "time")} if has_failed(entry) else {}),
             "current": entry.get("evidence") == fingerprint(inputs[pool]),
+            "in_pool": entry.get("node") in membership.by_pool[pool],
         }
         for pool, entry in read_evidence(configmap).items()
         if pool in inputs

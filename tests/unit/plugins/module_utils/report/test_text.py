@@ -120,6 +120,12 @@ CASES: list[tuple[str, str, dict[str, t.Any], list[str]]] = [
         ["as declared; 4 pods on t4-1 ran at the same time on 1 device"],
     ),
     (
+        "verified on a node that was replaced",
+        "report",
+        _info(pools={"a": _pool(validation={**PROOF, "in_pool": False})}),
+        ["as declared; 4 pods on t4-1 (which has left the pool) ran at the same time on 1 device"],
+    ),
+    (
         "verified, with what was not granted",
         "report",
         _info(pools={"a": _pool(validation={**PROOF, "one_more": "waited", "two_shares": "refused"})}),

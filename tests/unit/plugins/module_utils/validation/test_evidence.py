@@ -99,6 +99,11 @@ def test_only_current_entries_of_verified_pools_are_evidence(
 @pytest.mark.parametrize(
     ("entry", "image", "expected"),
     [
+        (
+            {**PASSED, "node": "gone"},
+            "",
+            {"status": "verified", "current": True, "kernel": "passed", "node": "gone", "in_pool": False},
+        ),
         (PASSED, "", {"status": "verified", "current": True, "kernel": "passed"}),
         (PASSED, "other:1", {"status": "verified", "current": False, "kernel": "passed"}),
         (
@@ -123,7 +128,7 @@ def test_the_last_validation_of_a_pool(entry: dict[str, t.Any], image: str, expe
     configmap = {"data": {"notebooks": json.dumps(stored)}}
     client = t.cast("Client", SimpleNamespace(get=lambda path: configmap))
     actual = evaluation.validated_pools(client, derive(cluster, {}, [document]), nodes, membership)
-    assert actual == {"notebooks": {"node": "a", "devices": {"GPU-1": 1}, **expected}}
+    assert actual == {"notebooks": {"node": "a", "devices": {"GPU-1": 1}, "in_pool": True, **expected}}
 
 
 MEASURED = {"nodes": ["a"], "gpus": 8, "bus_bandwidth": 350.0}
