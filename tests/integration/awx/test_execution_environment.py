@@ -1,0 +1,131 @@
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The execution environment of the example, built on Debian, and a job of AWX in it.
+
+tools/execution-environment replaces the base image, pip's installation and the source of the collections, because machines of the tests reach neither a registry
+nor Galaxy; the test replaces the source of helm and kubectl by the lab's programs of the same versions. ansible-builder's scripts run as in any build.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab import build
+from lab.awx.container import Container, Image
+from tests.helpers.awx import StandIn, clusters, stand_in
+from tests.helpers.execution_environment import HELM, KUBECTL, Dockerfile, pinned_package
+from tests.programs import BUILD, REPO, run
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3000)]
+
+COLLECTIONS = Path("/usr/share/ansible/collections")
+ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+SETTINGS = {
+    "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
+    "inventory": {"sources": [{"name": "clusters", "path": "inventory/hosts.yml"}]},
+}
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """The built execution environment, with its entry point."""
+    programs = tmp_path_factory.mktemp("programs")
+    built = build.ensure(["helm", "kubernetes"])
+    for tool, program in (("helm", "helm"), ("kubernetes", "kubectl")):
+        (programs / program).symlink_to(built[tool] / "bin" / program)
+    *_progress, root = run(REPO / "tools" / "execution-environment", "--programs", programs).splitlines()
+    dockerfile = Dockerfile(BUILD / "execution-environment" / "context")
+    return Image(Path(root), tuple(dockerfile.entrypoint))
+
+
+def output(image: Image, folder: Path, *program: str) -> str:
+    """What a program in a container of the image prints; it must succeed."""
+    outcome = Container(folder / "awx_1", ENVIRONMENT, [COLLECTIONS], image).run(list(program))
+    assert outcome.status == "successful", outcome.output
+    return outcome.output
+
+
+# The first test builds the image.
+@pytest.mark.usual(600)
+@pytest.mark.parametrize(
+    ("program", "version"),
+    [
+        (["ansible-playbook", "--version"], f"[core {pinned_package('ansible-core')}]"),
+        (["ansible-runner", "--version"], pinned_package("ansible-runner")),
+        (["helm", "version", "--short"], HELM),
+        (["kubectl", "version", "--client"], f"Client Version: {KUBECTL}\n"),
+        (["skopeo", "--version"], "skopeo version "),
+        (["buildah", "--version"], "buildah version "),
+        (["newuidmap"], "usage: newuidmap "),
+    ],
+)
+def test_programs(image: Image, tmp_path: Path, program: list[str], version: str) -> None:
+    if program == ["newuidmap"]:
+        program = ["sh", "-c", "newuidmap 2>&1 || test $? = 1"]
+    assert version in output(image, tmp_path, *program)
+
+
+def imported_libraries() -> set[str]:
+    """The modules outside of Python and Ansible that the files of the plugins import."""
+    names: set[str] = set()
+    for path in (REPO / "plugins").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module)
+    own = {"ansible", "ansible_collections", *sys.stdlib_module_names}
+    return {name for name in names if name.partition(".")[0] not in own}
+
+
+@pytest.mark.usual(10)
+def test_libraries(image: Image, tmp_path: Path) -> None:
+    names = imported_libraries()
+    assert {"kubernetes", "openstack", "yaml"} <= {name.partition(".")[0] for name in names}
+    script = (
+        "import importlib, json, sys\n"
+        "missing = {}\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: importlib.import_module(name)\n"
+        "    except ImportError as error: missing[name] = str(error)\n"
+        "print(json.dumps(missing))"
+    )
+    assert json.loads(output(image, tmp_path, "python3", "-c", script, *sorted(names))) == {}
+
+
+@pytest.mark.usual(10)
+def test_collections(image: Image, tmp_path: Path) -> None:
+    listed = json.loads(output(image, tmp_path, "ansible-galaxy", "collection", "list", "--format", "json"))
+    version = yaml.safe_load((REPO / "galaxy.yml").read_text())["version"]
+    assert listed[str(COLLECTIONS / "ansible_collections")]["accel.gpu"] == {"version": version}
+    assert "kubernetes.core" in listed[str(COLLECTIONS / "ansible_collections")]
+
+
+def started(running: StandIn, image: Image) -> StandIn:
+    """The stand-in with a cluster that does not exist, whose jobs run in the image."""
+    runs = running.awx.runs
+    runs.image, runs.environment, runs.image_collections = image, ENVIRONMENT, [COLLECTIONS]
+    (running.repository / "inventory" / "hosts.yml").write_text(yaml.safe_dump(clusters("one")))
+    running.commit()
+    running.fill({**SETTINGS, "project": {"url": str(running.repository)}})
+    return running
+
+
+@pytest.mark.usual(30)
+@pytest.mark.parametrize("entrypoint", [True, False], ids=["entry point", "no entry point"])
+def test_a_job(image: Image, tmp_path: Path, entrypoint: bool) -> None:
+    """The user has no name. The image's entry point sets HOME; without it, there is none."""
+    with stand_in(tmp_path) as running:
+        started(running, image if entrypoint else Image(image.root))
+        job = running.finished("GPU plan")
+        assert job["status"] == "successful", job["output"][-3000:]
+        assert job["artifacts"]["gpu_report_summary"].keys() == {"one"}
+        events = running.awx.folder / "jobs" / f"awx_{job['id']}" / "artifacts"
+        assert "Warning" not in job["output"], job["output"]
+        assert events.exists()
