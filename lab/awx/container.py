@@ -3,8 +3,8 @@
 """The container of a job: AWX's directories at /runner, an own process namespace, no terminal, and ansible-runner.
 
 Without an image, the files of this machine are visible and stand for it, and the user is this machine's. With the root file system of an image, only its
-files are visible, and the user is 1000, who has neither a name nor HOME. All files but those in /runner and /tmp are read-only; so is the project, which
-AWX's is not.
+files are visible, and the user is 1000, who has neither a name nor HOME until the image's entry point sets both. All files but /runner, /tmp and /etc/passwd
+are read-only; so is the project, which AWX's is not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ROOT_FILES = 0o600
 
 @dataclass(frozen=True)
 class Image:
-    """An execution environment: its root file system, and its entry point, which a cluster may replace."""
+    """An execution environment: its root file system, and its entry point."""
 
     root: Path
     entrypoint: tuple[str, ...] = ()
@@ -81,8 +81,12 @@ class Container:
         image: Image | None = None,
     ) -> None:
         self.folder, self._image = folder, image
+        # The entry point of ansible-builder's images adds the user, so a container has its own list.
+        self._users = folder.with_name(f"{folder.name}_passwd")
         for name in ("env", "inventory", "artifacts", "project"):
             (folder / name).mkdir(parents=True, exist_ok=True)
+        if image:
+            shutil.copyfile(image.root / "etc" / "passwd", self._users)
         paths = ["/runner/requirements_collections", *map(str, collections)]
         # AWX passes `-u root`, whose home is writable in its container. Here, it is this machine's.
         own = {} if image else {"HOME": "/home/runner", "ANSIBLE_REMOTE_TMP": "/tmp/.ansible"}
@@ -203,12 +207,10 @@ class Container:
             if path.name not in _OWN_FOLDERS:
                 target = f"/{path.name}"
                 call += (
-                    ["--symlink", os.readlink(path), target]
-                    if path.is_symlink()
-                    else ["--ro-bind", str(path), target]
+                    ["--symlink", os.readlink(path), target] if path.is_symlink() else ["--ro-bind", str(path), target]
                 )
         call += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/home"]
-        call += [] if self._image else ["--dir", "/home/runner"]
+        call += ["--bind", str(self._users), "/etc/passwd"] if self._image else ["--dir", "/home/runner"]
         call += ["--bind", str(self.folder), "/runner", "--ro-bind", str(self.folder / "project"), "/runner/project"]
         entrypoint = self._image.entrypoint if self._image else ()
         return [*call, "--chdir", "/runner/project", "--", *entrypoint, *program]

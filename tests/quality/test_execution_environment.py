@@ -22,10 +22,10 @@ from tests.programs import REPO, environment, run
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 SYSTEMS = {
-    "rhel": ('ID="rhel"\nVERSION_ID="9.6"\n', {"buildah", "shadow-utils", "skopeo"}, set()),
-    "centos": ('ID="centos"\nVERSION_ID="9"\n', {"buildah", "shadow-utils", "skopeo"}, set()),
-    "debian": ('ID=debian\nVERSION_ID="13"\n', {"buildah", "skopeo", "uidmap"}, {"curl"}),
-    "ubuntu": ('ID=ubuntu\nVERSION_ID="24.04"\n', {"buildah", "skopeo", "uidmap"}, {"curl"}),
+    "rhel": ('ID="rhel"\nVERSION_ID="9.6"\n', {"buildah", "shadow-utils", "skopeo"}, {"gzip", "tar"}),
+    "centos": ('ID="centos"\nVERSION_ID="9"\n', {"buildah", "shadow-utils", "skopeo"}, {"gzip", "tar"}),
+    "debian": ('ID=debian\nVERSION_ID="13"\n', {"buildah", "skopeo", "uidmap"}, {"curl", "gzip", "tar"}),
+    "ubuntu": ('ID=ubuntu\nVERSION_ID="24.04"\n', {"buildah", "skopeo", "uidmap"}, {"curl", "gzip", "tar"}),
 }
 
 

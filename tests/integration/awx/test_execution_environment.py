@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import yaml
 
 from lab import build
 from lab.awx.container import Container, Image
-from tests.helpers.awx import StandIn, clusters, stand_in
+from tests.helpers.awx import NO_CLUSTER, clusters, shows, stand_in
 from tests.helpers.execution_environment import HELM, KUBECTL, Dockerfile, pinned_package
 from tests.programs import BUILD, REPO, run
 
@@ -62,13 +63,15 @@ def output(image: Image, folder: Path, *program: str) -> str:
         (["kubectl", "version", "--client"], f"Client Version: {KUBECTL}\n"),
         (["skopeo", "--version"], "skopeo version "),
         (["buildah", "--version"], "buildah version "),
-        (["newuidmap"], "usage: newuidmap "),
+        (["sh", "-c", "command -v newuidmap"], "/usr/bin/newuidmap\n"),
+        # The entry point of the image has added the user.
+        (["sh", "-c", "echo $(id -u) $(id -un) $HOME"], "1000 1000 /runner\n"),
     ],
 )
 def test_programs(image: Image, tmp_path: Path, program: list[str], version: str) -> None:
-    if program == ["newuidmap"]:
-        program = ["sh", "-c", "newuidmap 2>&1 || test $? = 1"]
-    assert version in output(image, tmp_path, *program)
+    printed = output(image, tmp_path, *program)
+    assert version in printed
+    assert "EP_WARN" not in printed
 
 
 def imported_libraries() -> set[str]:
@@ -107,25 +110,34 @@ def test_collections(image: Image, tmp_path: Path) -> None:
     assert "kubernetes.core" in listed[str(COLLECTIONS / "ansible_collections")]
 
 
-def started(running: StandIn, image: Image) -> StandIn:
-    """The stand-in with a cluster that does not exist, whose jobs run in the image."""
-    runs = running.awx.runs
-    runs.image, runs.environment, runs.image_collections = image, ENVIRONMENT, [COLLECTIONS]
-    (running.repository / "inventory" / "hosts.yml").write_text(yaml.safe_dump(clusters("one")))
-    running.commit()
-    running.fill({**SETTINGS, "project": {"url": str(running.repository)}})
-    return running
-
-
-@pytest.mark.usual(30)
-@pytest.mark.parametrize("entrypoint", [True, False], ids=["entry point", "no entry point"])
-def test_a_job(image: Image, tmp_path: Path, entrypoint: bool) -> None:
-    """The user has no name. The image's entry point sets HOME; without it, there is none."""
+@pytest.mark.usual(60)
+def test_a_job(image: Image, tmp_path: Path) -> None:
+    """A user without a name, HOME and terminal, and a read-only project."""
     with stand_in(tmp_path) as running:
-        started(running, image if entrypoint else Image(image.root))
-        job = running.finished("GPU plan")
-        assert job["status"] == "successful", job["output"][-3000:]
-        assert job["artifacts"]["gpu_report_summary"].keys() == {"one"}
-        events = running.awx.folder / "jobs" / f"awx_{job['id']}" / "artifacts"
-        assert "Warning" not in job["output"], job["output"]
-        assert events.exists()
+        runs = running.awx.runs
+        runs.image, runs.environment, runs.image_collections = image, ENVIRONMENT, [COLLECTIONS]
+        (running.repository / "inventory" / "hosts.yml").write_text(yaml.safe_dump(clusters("one")))
+        running.commit()
+        running.fill({**SETTINGS, "project": {"url": str(running.repository)}})
+        planned, changed = running.finished("GPU plan"), running.finished("GPU site")
+    assert planned["status"] == "successful", planned["output"][-3000:]
+    assert planned["artifacts"]["gpu_report_summary"].keys() == {"one"}
+    # The cluster does not exist: the modules of a change have reached the check of its kubeconfig.
+    assert changed["status"] == "failed"
+    assert shows(changed["output"], NO_CLUSTER), changed["output"][-3000:]
+    assert "WARNING" not in planned["output"] + changed["output"]
+
+
+@pytest.mark.usual(20)
+def test_the_cronjob_of_new_nodes_needs_no_entry_point(image: Image, tmp_path: Path) -> None:
+    """Its command replaces the entry point, and its environment has what Ansible needs instead."""
+    template = (REPO / "roles" / "new_nodes" / "templates" / "objects.yaml.j2").read_text(encoding="utf-8")
+    template = template.replace("{{ __new_nodes_name }}", "accel-gpu-new-nodes")
+    variables = [yaml.safe_load(line) for line in re.findall(r"- (\{name: \w+, value: .*\})$", template, re.MULTILINE)]
+    environ = {variable["name"]: variable["value"] for variable in variables}
+    assert environ.keys() >= {"HOME", "USER"}
+    container = Container(tmp_path / "awx_1", {**ENVIRONMENT, **environ}, [COLLECTIONS], Image(image.root))
+    container.write("inventory/hosts.yml", yaml.safe_dump(clusters("one")))
+    outcome = container.run(["ansible-playbook", "accel.gpu.plan", "--inventory", "/runner/inventory/hosts.yml"])
+    assert outcome.status == "successful", outcome.output
+    assert "one" in outcome.output
