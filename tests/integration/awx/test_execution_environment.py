@@ -137,7 +137,7 @@ def test_the_cronjob_of_new_nodes_needs_no_entry_point(image: Image, tmp_path: P
     environ = {variable["name"]: variable["value"] for variable in variables}
     assert environ.keys() >= {"HOME", "USER"}
     container = Container(tmp_path / "awx_1", {**ENVIRONMENT, **environ}, [COLLECTIONS], Image(image.root))
-    container.write("inventory/hosts.yml", yaml.safe_dump(clusters("one")))
+    container.write("inventory/hosts.yml", yaml.safe_dump(clusters("one", gpu_pools=[])))
     outcome = container.run(["ansible-playbook", "accel.gpu.plan", "--inventory", "/runner/inventory/hosts.yml"])
     assert outcome.status == "successful", outcome.output
     assert "one" in outcome.output
