@@ -28,11 +28,11 @@ demo:
 	@tools/demo
 
 test: venv
-	@tools/packages bwrap cc skopeo buildah
+	@tools/packages bwrap cc curl skopeo buildah
 	@$(PYTEST) $(PARALLEL) -m "not soak"
 
 soak: venv
-	@tools/packages bwrap cc skopeo buildah
+	@tools/packages bwrap cc curl skopeo buildah
 	@$(PYTEST) $(PARALLEL)
 
 bench: venv

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by the tools: the repository's path, messages, and the choice of a Python.
+# Shared by the tools: the repository's path, messages, the choice of a Python, and pip's settings.
 
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$REPO/build
@@ -25,4 +25,11 @@ python_of() {
     done
   done
   return 1
+}
+
+# pip_settings PYTHON: prints pip's current settings (index, certificates) as a pip.conf, for a pip that sees neither this environment nor this home.
+pip_settings() {
+  printf '[global]\n'
+  "$1" -m pip config list |
+    sed -nE "s/^(:env:|user|global|site)\.([a-z-]+)='(.*)'$/\2 = \3/p" | awk '!seen[$1]++'
 }

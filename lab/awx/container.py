@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The container of a job: AWX's directories at /runner, an own process namespace, no terminal, and ansible-runner.
 
-The files of this machine are visible and read-only, since they stand for those of the image. The project is read-only, too, which AWX's is not.
+Without an image, the files of this machine are visible and stand for it, and the user is this machine's. With the root file system of an image, only its
+files are visible, and the user is 1000, who has neither a name nor HOME until the image's entry point sets both. All files but /runner, /tmp and /etc/passwd
+are read-only; so is the project, which AWX's is not.
 """
 
 from __future__ import annotations
@@ -25,9 +27,19 @@ from .injectors import Injected
 
 # awx/main/tasks/jobs.py: the time between SIGTERM and SIGKILL.
 _GRACE_SECONDS = 10
-# A container has none of these directories of this machine, or its own.
+# A container has none of these directories of its image, or its own.
 _OWN_FOLDERS = frozenset({"tmp", "proc", "dev", "runner", "home", "sys", "run"})
+# The user of images that ansible-builder builds; OpenShift runs them as any user of this group.
+_USER = ("--unshare-user", "--uid", "1000", "--gid", "0")
 _ROOT_FILES = 0o600
+
+
+@dataclass(frozen=True)
+class Image:
+    """An execution environment: its root file system, and its entry point."""
+
+    root: Path
+    entrypoint: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,15 +73,25 @@ def _marked(value: Any) -> Any:
 class Container:
     """One container, which runs one program."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], collections: Sequence[Path]) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        collections: Sequence[Path],
+        image: Image | None = None,
+    ) -> None:
+        self.folder, self._image = folder, image
+        # The entry point of ansible-builder's images adds the user, so a container has its own list.
+        self._users = folder.with_name(f"{folder.name}_passwd")
         for name in ("env", "inventory", "artifacts", "project"):
             (folder / name).mkdir(parents=True, exist_ok=True)
+        if image:
+            shutil.copyfile(image.root / "etc" / "passwd", self._users)
         paths = ["/runner/requirements_collections", *map(str, collections)]
+        # AWX passes `-u root`, whose home is writable in its container. Here, it is this machine's.
+        own = {} if image else {"HOME": "/home/runner", "ANSIBLE_REMOTE_TMP": "/tmp/.ansible"}
         self.variables = {
-            "HOME": "/home/runner",
-            # AWX passes `-u root`, whose home is writable in its container. Here, it is this machine's.
-            "ANSIBLE_REMOTE_TMP": "/tmp/.ansible",
+            **own,
             "AWX_PRIVATE_DATA_DIR": str(folder),
             "AWX_ISOLATED_DATA_DIR": f"/runner/artifacts/{self._ident}",
             "ANSIBLE_FORCE_COLOR": "True",
@@ -178,18 +200,20 @@ class Container:
 
     def _command(self, program: list[str]) -> list[str]:
         call = [require(), "--unshare-all", "--share-net", "--die-with-parent", "--clearenv"]
+        call += _USER if self._image else ()
         for name, value in self.variables.items():
             call += ["--setenv", name, value]
-        for path in sorted(Path("/").iterdir()):
+        for path in sorted((self._image.root if self._image else Path("/")).iterdir()):
             if path.name not in _OWN_FOLDERS:
+                target = f"/{path.name}"
                 call += (
-                    ["--symlink", os.readlink(path), str(path)]
-                    if path.is_symlink()
-                    else ["--ro-bind", str(path), str(path)]
+                    ["--symlink", os.readlink(path), target] if path.is_symlink() else ["--ro-bind", str(path), target]
                 )
-        call += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/home", "--dir", "/home/runner"]
+        call += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/home"]
+        call += ["--bind", str(self._users), "/etc/passwd"] if self._image else ["--dir", "/home/runner"]
         call += ["--bind", str(self.folder), "/runner", "--ro-bind", str(self.folder / "project"), "/runner/project"]
-        return [*call, "--chdir", "/runner/project", "--", *program]
+        entrypoint = self._image.entrypoint if self._image else ()
+        return [*call, "--chdir", "/runner/project", "--", *entrypoint, *program]
 
     @staticmethod
     def _statistics(events: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import rules
-from .container import Container, Outcome
+from .container import Container, Image, Outcome
 from .injectors import Injected, inject
 from .store import Refused, Row, Store, page_of
 
@@ -46,6 +46,8 @@ class Runs:
 
     def __init__(self, folder: Path, store: Store) -> None:
         self.folder, self.store = folder, store
+        # The execution environment; without one, the files of this machine.
+        self.image: Image | None = None
         # The execution environment's variables, such as PATH. Tests add those that stand for its contents.
         self.environment: dict[str, str] = {}
         # Where the collections of the image are, besides those that a project installs.
@@ -434,7 +436,8 @@ class Runs:
         }  # fmt: skip
 
     def _container(self, number: int, project: Row, injected: Injected) -> Container:
-        container = Container(self.folder / "jobs" / f"awx_{number}", self.environment, self.image_collections)
+        folder = self.folder / "jobs" / f"awx_{number}"
+        container = Container(folder, self.environment, self.image_collections, self.image)
         container.copy_project(self.checkout(project), self.requirements(project))
         container.add(injected)
         return container

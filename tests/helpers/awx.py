@@ -27,6 +27,7 @@ from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.programs import BUILD, REPO, VENV_BIN, environment
 
 HOST = "localhost"
+NO_CLUSTER = "The kubeconfig /nonexistent does not exist"
 _AUTHOR = {f"GIT_{role}_{what}": "test@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
@@ -173,3 +174,8 @@ def clusters(*names: str, **variables: Any) -> dict[str, Any]:
     """An inventory file with clusters that do not exist: a plan of them succeeds, and a change fails with NO_CLUSTER."""
     hosts = {name: {"gpu_cluster": {"name": name, "kubeconfig": "/nonexistent"}, **variables} for name in names}
     return {"gpu_clusters": {"hosts": hosts}}
+
+
+def shows(output: str, text: str) -> bool:
+    """Whether the output contains the text, regardless of line breaks and escapes."""
+    return "".join(text.split()) in "".join(output.replace("\\", "").split())

@@ -18,6 +18,7 @@ PAPERS = {
     "LICENSE",
     "MANIFEST.json",
     "README.md",
+    "bindep.txt",
     "requirements.txt",
     "requirements.yml",
 }

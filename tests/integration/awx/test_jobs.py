@@ -15,12 +15,11 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
-from tests.helpers.awx import StandIn, clusters, stand_in
+from tests.helpers.awx import NO_CLUSTER, StandIn, clusters, shows, stand_in
 from tests.helpers.vks import running as running_vks
 from tests.helpers.vks_modules import CLUSTER, Account
 from tests.programs import environment, run
 
-NO_CLUSTER = "The kubeconfig /nonexistent does not exist"
 CLUSTERS = ("five", "four", "one", "three", "two")
 TOKEN = "client-token-of-the-test"
 SETTINGS: dict[str, Any] = {
@@ -43,11 +42,6 @@ def fill(running: StandIn, **more: Any) -> StandIn:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     with stand_in(tmp_path_factory.mktemp("awx")) as started:
         yield fill(started)
-
-
-def shows(output: str, text: str) -> bool:
-    """Whether the output contains the text, regardless of line breaks and escapes."""
-    return "".join(text.split()) in "".join(output.replace("\\", "").split())
 
 
 @pytest.mark.usual(20)
