@@ -138,6 +138,8 @@ class Container:
                 return Outcome("canceled", "")
             self._process = subprocess.Popen(
                 self._command(program),
+                # As arguments of bubblewrap, every user of the machine could read them.
+                env=self.variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -177,9 +179,7 @@ class Container:
         return numbers
 
     def _command(self, program: list[str]) -> list[str]:
-        call = [require(), "--unshare-all", "--share-net", "--die-with-parent", "--clearenv"]
-        for name, value in self.variables.items():
-            call += ["--setenv", name, value]
+        call = [require(), "--unshare-all", "--share-net", "--die-with-parent"]
         for path in sorted(Path("/").iterdir()):
             if path.name not in _OWN_FOLDERS:
                 call += (
