@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _BODY = {
     # Kubernetes
-    **{"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "Unauthorized", "reason": "Unauthorized", "code": 401},
+    "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "Unauthorized", "reason": "Unauthorized", "code": 401,
     # Keystone
     "error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."},
 }  # fmt: skip
