@@ -308,9 +308,7 @@ class Runs:
             elif key != "extra_vars":
                 ignored[key] = value
         answers, refused = self._answers(template, body.get("extra_vars") or {})
-        count = min(
-            prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"]))
-        )
+        count = min(prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"])))
         if count > 1:
             sliced = self._new("workflow_jobs", name=template["name"], status="running", is_sliced_job=True)
             threading.Thread(

@@ -263,6 +263,7 @@ def _relaunched(table: Table, job: Row, *, sends: bool) -> None:
     table.running.awx.runs.wait(table.running.awx.runs.rows["jobs"][again["id"]], 300)
 
 
+@pytest.mark.usual(20)
 def test_a_launch_adds_no_credential(table: Table) -> None:
     """A job template has credentials of the types that its operation uses, and does not ask for others."""
     template = table.running.named("job_templates", table.template("export", "vks"))

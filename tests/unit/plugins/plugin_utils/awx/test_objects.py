@@ -121,8 +121,14 @@ def test_the_default_operations_remove_nothing() -> None:
         ({"schedules": {"report": {"start": "tomorrow"}}}, "YYYY-MM-DD HH:MM"),
         ({"schedules": {"report": {"start": "2026-01-01 06:00", "timezone": "CEST"}}}, "not the name of a time zone"),
         ({"credentials": [{"name": "a", "type": "vks"}, {"name": "b", "type": "vks"}]}, "one credential of a type"),
-        ({"credentials": [{"name": "a", "type": "clouds"}, {"name": "b", "type": "openstack"}]}, "the types openstack and clouds, but a job reads only"),
-        ({"credentials": [{"name": "a", "type": "kubernetes"}, {"name": "b", "type": "kubeconfig"}]}, "Keep kubeconfig"),
+        (
+            {"credentials": [{"name": "a", "type": "clouds"}, {"name": "b", "type": "openstack"}]},
+            "the types openstack and clouds, but a job reads only",
+        ),
+        (
+            {"credentials": [{"name": "a", "type": "kubernetes"}, {"name": "b", "type": "kubeconfig"}]},
+            "Keep kubeconfig",
+        ),
         ({"credentials": [{"name": "a", "type": "vks", "inputs": {"key": "s3cret"}}]}, "inputs.key: is not an input"),
         ({"credentials": [{"name": "a", "type": "kubeconfig", "inputs": {}}]}, "inputs.kubeconfig: is missing"),
         ({"credentials": [{"name": "a", "type": "kubeconfg"}]}, "did you mean kubeconfig?"),

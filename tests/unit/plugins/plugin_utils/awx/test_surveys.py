@@ -116,8 +116,8 @@ def test_the_role_refuses_wrong_texts_that_awx_accepts(name: str, question: dict
     variable = question["variable"]
     role = next((role for role in (*roles_of(name), *all_roles()) if variable in role_variables(role)), "")
     default = role_variables(role)[variable].get("default") if role else OF_PLAYBOOKS[variable]
-    wrong = {list: [",", " , ", "\n,"], dict: ["{broken", "[1]", "train=1", "{{ x }}", '"x"']}.get(type(default), [])
-    for text in wrong:
+    wrong = {"list": [",", " , ", "\n,"], "dict": ["{broken", "[1]", "train=1", "{{ x }}", '"x"']}
+    for text in wrong.get(type(default).__name__, []):
         assert answer_problems(question, {variable: text}) == []
         with pytest.raises(AnsibleFilterError, match=variable):
             role_options({variable: text}, {variable: default})
