@@ -107,7 +107,7 @@ def wrong(operation: str, variable: str, longest: int) -> Iterator[tuple[Any, st
         refusal = "gpu_pool does not select pools with vgpu" if operation == "templates_refresh" else " is not "
         yield "nosuch", refusal
         yield "x" * longest, refusal
-        yield JINJA, "this playbook changes one pool" if operation == "scale" else refusal
+        yield JINJA, "still contains a template; set the value itself" if operation == "scale" else refusal
     else:
         yield ",", "contains no name; use comma-separated names"
         # What these select is known only in the cluster, in vCenter, or in a registry.
