@@ -160,6 +160,8 @@ class Container:
                 return Outcome("canceled", "")
             self._process = subprocess.Popen(
                 self._command(program),
+                # As arguments of bubblewrap, every user of the machine could read them.
+                env=self.variables,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -199,10 +201,7 @@ class Container:
         return numbers
 
     def _command(self, program: list[str]) -> list[str]:
-        call = [require(), "--unshare-all", "--share-net", "--die-with-parent", "--clearenv"]
-        call += _USER if self._image else ()
-        for name, value in self.variables.items():
-            call += ["--setenv", name, value]
+        call = [require(), "--unshare-all", "--share-net", "--die-with-parent", *(_USER if self._image else ())]
         for path in sorted((self._image.root if self._image else Path("/")).iterdir()):
             if path.name not in _OWN_FOLDERS:
                 target = f"/{path.name}"

@@ -1,19 +1,39 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the credentials of a job become files, environment variables and extra variables (pure).
+"""How the credentials of a job become files, environment variables and extra variables.
 
-Sources at tag 24.6.1: awx/main/models/credential/__init__.py (inject_credential), awx/main/models/credential/injectors.py for AWX's own types.
+AWX's own types are those of the package awx-plugins-core, which newer releases of AWX use; for the types here, it does the same as AWX 24.6.1. Custom types:
+awx/main/models/credential/__init__.py (inject_credential) at tag 24.6.1.
 """
 
 from __future__ import annotations
 
-import json
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from awx_plugins.credentials import plugins
+from awx_plugins.interfaces._temporary_private_credential_api import Credential
 
 from .rules import render
 from .store import Row, Store
+
+# AWX's own types that the operations, projects and execution environments use, by name.
+MANAGED: dict[str, Any] = {
+    kind.name: kind
+    for kind in (
+        plugins.kubernetes_bearer_token,
+        plugins.openstack,
+        plugins.vmware,
+        plugins.scm,
+        plugins.registry,
+        plugins.galaxy_api_token,
+    )
+}
+# The plugins read this setting from AWX, whose default it is (awx/settings/defaults.py).
+_SETTINGS = {"VMWARE_VALIDATE_CERTS": "False"}
 
 
 @dataclass
@@ -30,6 +50,18 @@ class Injected:
         return f"/runner/env/{name}"
 
 
+class _Credential(Credential):
+    """A credential whose unset inputs have the defaults of its type, as in AWX (Credential.get_input)."""
+
+    def __init__(self, kind: Any, inputs: Row) -> None:
+        super().__init__(inputs)
+        self._defaults = {each["id"]: each["default"] for each in kind.inputs["fields"] if "default" in each}
+
+    def get_input(self, field_name: str, default: Any = None) -> Any:
+        """Return an input, the caller's default, or that of the type."""
+        return super().get_input(field_name, self._defaults.get(field_name) if default is None else default)
+
+
 def inject(store: Store, credentials: Iterable[int]) -> Injected:
     """Return what a job gets from its credentials."""
     injected = Injected()
@@ -37,10 +69,23 @@ def inject(store: Store, credentials: Iterable[int]) -> Injected:
         credential = store.row("credentials", number)
         kind = store.row("credential_types", credential["credential_type"])
         if kind["managed"]:
-            _OWN.get(kind["name"], _nothing)(injected, credential["inputs"], f"tmp{number}")
+            _managed(injected, MANAGED[kind["name"]], credential["inputs"])
         else:
             _custom(injected, kind, credential["inputs"], f"tmp{number}")
     return injected
+
+
+def _managed(injected: Injected, kind: Any, inputs: Row) -> None:
+    """Types for other purposes than jobs inject nothing."""
+    if kind.custom_injectors is None:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder, "env")
+        written.mkdir()
+        environment: dict[str, str] = {}
+        kind.custom_injectors(_Credential(kind, inputs), environment, folder)
+        injected.files |= {path.name: path.read_text() for path in written.iterdir()}
+    injected.environment |= {name: _SETTINGS.get(name, value) for name, value in environment.items()}
 
 
 def _custom(injected: Injected, kind: Row, inputs: Row, prefix: str) -> None:
@@ -59,46 +104,3 @@ def _custom(injected: Injected, kind: Row, inputs: Row, prefix: str) -> None:
         injected.environment[name] = render(template, context)
     for name, template in kind["injectors"].get("extra_vars", {}).items():
         injected.variables[name] = render(template, context)
-
-
-def _nothing(injected: Injected, inputs: Row, name: str) -> None:
-    """Types of other purposes inject nothing into a job."""
-
-
-def _kubernetes(injected: Injected, inputs: Row, name: str) -> None:
-    verified = bool(inputs.get("verify_ssl")) and bool(inputs.get("ssl_ca_cert"))
-    injected.environment |= {
-        "K8S_AUTH_HOST": inputs.get("host", ""),
-        "K8S_AUTH_API_KEY": inputs.get("bearer_token", ""),
-        "K8S_AUTH_VERIFY_SSL": str(verified),
-    }
-    if verified:
-        injected.environment["K8S_AUTH_SSL_CA_CERT"] = injected.add_file(name, inputs["ssl_ca_cert"])
-
-
-def _openstack(injected: Injected, inputs: Row, name: str) -> None:
-    login = {
-        "auth_url": inputs.get("host"),
-        "username": inputs.get("username"),
-        "password": inputs.get("password"),
-        "project_name": inputs.get("project"),
-    }
-    login |= {key: inputs[key] for key in ("project_domain_name", "domain") if inputs.get(key)}
-    cloud = {
-        "auth": login,
-        "verify": inputs.get("verify_ssl", True),
-        **({"region_name": inputs["region"]} if inputs.get("region") else {}),
-    }
-    injected.environment["OS_CLIENT_CONFIG_FILE"] = injected.add_file(name, json.dumps({"clouds": {"devstack": cloud}}))
-
-
-def _vmware(injected: Injected, inputs: Row, name: str) -> None:
-    injected.environment |= {
-        "VMWARE_HOST": inputs.get("host", ""),
-        "VMWARE_USER": inputs.get("username", ""),
-        "VMWARE_PASSWORD": inputs.get("password", ""),
-        "VMWARE_VALIDATE_CERTS": "False",
-    }
-
-
-_OWN = {"OpenShift or Kubernetes API Bearer Token": _kubernetes, "OpenStack": _openstack, "VMware vCenter": _vmware}

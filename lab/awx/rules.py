@@ -137,7 +137,7 @@ def answer_problems(question: dict[str, Any], answers: dict[str, Any]) -> list[s
         return _outside(variable, value, low, high)
     if kind == "multiselect" and not isinstance(value, list):
         return [f"'{variable}' value is expected to be a list."]
-    chosen = value if isinstance(value, list) else [value]
+    chosen = value if kind == "multiselect" else [value]
     choices = question.get("choices", [])
     return [f"Value {item} for '{variable}' expected to be one of {choices}." for item in chosen if item not in choices]
 

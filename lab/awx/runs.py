@@ -303,13 +303,14 @@ class Runs:
     def launch(self, template: Row, body: Row) -> Row:
         """Start a job, or a workflow of slices. Prompts that the template does not ask for are ignored, and named in the answer."""
         prompts, ignored = {}, {}
+        allowed = {**_PROMPTED, "job_slice_count": "job_slice_count"}
         for key, value in body.items():
-            if key in _PROMPTED and template[f"ask_{_PROMPTED[key]}_on_launch"]:
+            if key in allowed and template[f"ask_{allowed[key]}_on_launch"]:
                 prompts[key] = value
             elif key != "extra_vars":
                 ignored[key] = value
         answers, refused = self._answers(template, body.get("extra_vars") or {})
-        count = min(template["job_slice_count"], len(self.hosts(template["inventory"])))
+        count = min(prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"])))
         if count > 1:
             sliced = self._new("workflow_jobs", name=template["name"], status="running", is_sliced_job=True)
             threading.Thread(

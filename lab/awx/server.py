@@ -14,28 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from .injectors import MANAGED
 from .runs import Runs
 from .store import KINDS, Refused, Row, Store, page_of
 
 USER, PASSWORD = "admin", "lab-password"
 _ROUTE = re.compile(r"/api/v2/(?P<kind>\w+)/(?:(?P<number>\d+)/(?:(?P<part>\w+)/)?)?")
-# AWX's own types that the operations use, with their inputs (awx/main/models/credential/__init__.py and awx_plugins).
-_MANAGED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "OpenShift or Kubernetes API Bearer Token": (
-        "kubernetes",
-        ("host", "verify_ssl", "ssl_ca_cert"),
-        ("bearer_token",),
-    ),
-    "OpenStack": (
-        "cloud",
-        ("username", "host", "project", "project_domain_name", "domain", "region", "verify_ssl"),
-        ("password",),
-    ),
-    "VMware vCenter": ("cloud", ("host", "username"), ("password",)),
-    "Source Control": ("scm", ("username",), ("password", "ssh_key_data", "ssh_key_unlock")),
-    "Container Registry": ("registry", ("host", "username", "verify_ssl"), ("password",)),
-    "Ansible Galaxy/Automation Hub API Token": ("galaxy", ("url", "auth_url"), ("token",)),
-}
 
 
 class Awx:
@@ -49,16 +33,13 @@ class Awx:
         self.changes: list[tuple[str, str, Any]] = []
         self._tokens: dict[str, int] = {}
         self.store.create("users", {"username": USER, "password": PASSWORD})
-        for name, (kind, plain, hidden) in _MANAGED.items():
-            fields = [{"id": each, "label": each} for each in plain] + [
-                {"id": each, "label": each, "secret": True} for each in hidden
-            ]
+        for kind in MANAGED.values():
             number = self.store.next_id()
             managed = {
-                "name": name,
+                "name": kind.name,
                 "description": "",
-                "kind": kind,
-                "inputs": {"fields": fields},
+                "kind": kind.kind,
+                "inputs": kind.inputs,
                 "injectors": {},
                 "managed": True,
             }

@@ -82,7 +82,8 @@ class StandIn:
     def fill(self, settings: Mapping[str, Any]) -> None:
         """Store what the playbook awx creates, without a run; test_objects.py shows that the playbook does."""
         store = self.awx.store
-        numbers: dict[tuple[str, str], int] = {}
+        # AWX's own credential types exist.
+        numbers = {("credential_types", row["name"]): row["id"] for row in store.tables["credential_types"].values()}
         organization = 0
         for item in desired_objects(read_settings(dict(settings))):
             options = dict(item.options)

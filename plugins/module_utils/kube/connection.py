@@ -382,7 +382,7 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
     elif path := _kubeconfig_path(options):
         origin = f"kubeconfig {path}"
         try:
-            contexts, active = kubernetes.config.list_kube_config_contexts(config_file=path)
+            contexts, active = _contexts(path)
         except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
             raise _unreadable(origin, error) from error
         load = functools.partial(kubernetes.config.load_kube_config, path)
@@ -395,6 +395,15 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
     with _problems(origin, configuration):
         load(context=name, client_configuration=configuration, persist_config=False)
     return Connection(configuration, f"{origin}, context {name}", name, str(entry["context"]["cluster"]))
+
+
+def _contexts(path: str) -> tuple[list[t.Any], t.Any]:
+    """Return the contexts of a kubeconfig and the current one. The library requires a current one, which a kubeconfig for several clusters may lack."""
+    merged = kubernetes.config.kube_config.KubeConfigMerger(path).config
+    if merged is None or merged.value.get("current-context") or not merged.value.get("contexts"):
+        contexts, active = kubernetes.config.list_kube_config_contexts(config_file=path)
+        return contexts, active
+    return [context.value for context in merged["contexts"]], None
 
 
 def _kubeconfig_path(options: ConnectionOptions) -> str | None:

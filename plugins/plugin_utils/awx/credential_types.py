@@ -101,3 +101,5 @@ CREDENTIAL_TYPES: t.Final[dict[str, CredentialType]] = {
         {"env": {"NLS_CLIENT_TOKEN": "{{ client_token }}", "NLS_API_KEY": "{{ api_key }}"}},
     ),
 }
+# Pairs of types of which a job reads only one: which cluster it reaches, and which clouds.yaml. The second type of a pair provides several of them.
+ALTERNATIVES: t.Final = (("kubernetes", "kubeconfig"), ("openstack", "clouds"))

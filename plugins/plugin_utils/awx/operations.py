@@ -49,7 +49,9 @@ class Operation:
     def prompts(self) -> tuple[str, ...]:
         """What a launch may set, in AWX's words (ask_PROMPT_on_launch)."""
         of_changes = () if self.effect == READS else ("job_type", "diff_mode")
-        return ("limit", "verbosity", *of_changes, *(("tags", "skip_tags") if self.tags else ()))
+        # AWX fails a slice in which a limit leaves no cluster, so a launch with a limit may need fewer slices.
+        of_slices = ("job_slice_count",) if self.slices else ()
+        return ("limit", "verbosity", *of_changes, *of_slices, *(("tags", "skip_tags") if self.tags else ()))
 
     @property
     def credential_types(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from ...module_utils.core.types import (
     integer_between,
     seconds,
 )
-from .credential_types import CREDENTIAL_TYPES
+from .credential_types import ALTERNATIVES, CREDENTIAL_TYPES
 from .operations import DEFAULT, OPERATIONS, WORKFLOW
 
 # From AWX's documentation of notification types; awx.awx accepts these.
@@ -186,11 +186,18 @@ def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
             if number > 1:
                 yield f"gpu_awx.{path}: {quote(name)} is declared {number} times; remove all but one"
     # AWX gives a job at most one credential of a type.
-    for kind, number in Counter(entry["type"] for entry in settings["credentials"]).items():
+    types = Counter(entry["type"] for entry in settings["credentials"])
+    for kind, number in types.items():
         if number > 1:
             yield (
                 f"gpu_awx.credentials: has {number} credentials of the type {kind}, but AWX gives a job one credential of a type. Keep one; use the type "
                 "clouds for several OpenStack projects, and the type kubeconfig for several clusters"
+            )
+    for kind, several in ALTERNATIVES:
+        if kind in types and several in types:
+            yield (
+                f"gpu_awx.credentials: has the types {kind} and {several}, but a job reads only one of them. Keep {several}, and add to it what the other "
+                "one provides"
             )
     for index, entry in enumerate(settings["credentials"]):
         yield from _input_problems(f"gpu_awx.credentials[{index}].inputs", entry)

@@ -27,8 +27,8 @@ _WORDS = ["true", "false"]
 _MAX_TEXT = 1024
 _MAX_JSON = 16384
 _DAY = 86400
-# The end of a variable's name, and the highest number that the survey accepts.
-_MAXIMA = (("_timeout", _DAY), ("_seconds", _DAY), ("_days", 3650), ("", MAX_NODES))
+# The end of a variable's name, and the lowest and the highest number that the survey accepts.
+_LIMITS = (("_timeout", 1, _DAY), ("_seconds", 1, _DAY), ("_days", 0, 3650), ("", 0, MAX_NODES))
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def _answer(variable: str, asked: _Variable, *, required: bool) -> dict[str, t.A
     if isinstance(default, bool):
         return _choice(_WORDS, str(default).lower())
     if isinstance(default, int):
-        limits = {"min": 0, "max": next(highest for end, highest in _MAXIMA if variable.endswith(end))}
-        return {"type": "integer", **limits, "default": "" if required else default}
+        low, high = next((low, high) for end, low, high in _LIMITS if variable.endswith(end))
+        return {"type": "integer", "min": low, "max": high, "default": "" if required else default}
     if isinstance(default, dict):
         return {"type": "textarea", "min": 0, "max": _MAX_JSON, "default": json.dumps(default) if default else ""}
     text = ", ".join(map(str, default)) if isinstance(default, list) else default or ""

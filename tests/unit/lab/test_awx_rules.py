@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from lab.awx.injectors import inject
 from lab.awx.rules import credential_type_problems, schedule_problems
+from lab.awx.server import Awx
 from lab.awx.store import ENCRYPTED, Refused, Store
 
 FIELD = {"id": "name", "label": "Name"}
@@ -89,6 +92,52 @@ def test_unset_inputs_are_injected_as_empty_text(store: Store) -> None:
     injected = inject(store, [number])
     assert injected.environment == {"TOKEN_FILE": f"/runner/env/tmp{number}", "REGION": ""}
     assert list(injected.files.values()) == ["secret"]
+
+
+CLOUD = {"auth": {"auth_url": "", "username": "", "password": "", "project_name": ""}, "verify": True}
+LOGIN = {"host": "https://keystone", "username": "u", "password": "p", "project": "gpu"}
+KUBERNETES, TOKEN = "OpenShift or Kubernetes API Bearer Token", {"host": "https://api", "bearer_token": "t"}
+LOGGED_IN = {"K8S_AUTH_HOST": "https://api", "K8S_AUTH_API_KEY": "t", "K8S_AUTH_VERIFY_SSL": "False"}
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "environment", "files"),
+    [
+        ("OpenStack", {}, {"OS_CLIENT_CONFIG_FILE": "FILE"}, [{"clouds": {"devstack": CLOUD}}]),
+        (
+            "OpenStack",
+            {**LOGIN, "project_domain_name": "d", "domain": "e", "region": "r", "verify_ssl": False},
+            {"OS_CLIENT_CONFIG_FILE": "FILE"},
+            [{"clouds": {"devstack": {"auth": {"auth_url": "https://keystone", "username": "u", "password": "p", "project_name": "gpu", "project_domain_name": "d", "domain_name": "e"}, "region_name": "r", "verify": False}}}],
+        ),
+        (KUBERNETES, {}, {"K8S_AUTH_HOST": "", "K8S_AUTH_API_KEY": "", "K8S_AUTH_VERIFY_SSL": "False"}, []),
+        (KUBERNETES, TOKEN, LOGGED_IN, []),
+        (KUBERNETES, {**TOKEN, "verify_ssl": True}, LOGGED_IN, []),
+        (KUBERNETES, {**TOKEN, "ssl_ca_cert": "CA"}, {**LOGGED_IN, "K8S_AUTH_VERIFY_SSL": "True", "K8S_AUTH_SSL_CA_CERT": "FILE"}, ["CA"]),
+        (KUBERNETES, {**TOKEN, "verify_ssl": False, "ssl_ca_cert": "CA"}, LOGGED_IN, []),
+        ("VMware vCenter", {}, {"VMWARE_HOST": "", "VMWARE_USER": "", "VMWARE_PASSWORD": "", "VMWARE_VALIDATE_CERTS": "False"}, []),
+        (
+            "VMware vCenter",
+            {"host": "v", "username": "u", "password": "p"},
+            {"VMWARE_HOST": "v", "VMWARE_USER": "u", "VMWARE_PASSWORD": "p", "VMWARE_VALIDATE_CERTS": "False"},
+            [],
+        ),
+        ("Container Registry", {"host": "r", "username": "u", "password": "p"}, {}, []),
+        ("Ansible Galaxy/Automation Hub API Token", {"url": "g", "token": "t"}, {}, []),
+    ],
+)  # fmt: skip
+def test_types_of_awx(
+    tmp_path: Path, name: str, inputs: dict[str, Any], environment: dict[str, str], files: list[Any]
+) -> None:
+    """The inputs that AWX accepts, and what a job gets: files are in the container, below /runner/env."""
+    store = Awx(tmp_path).store
+    (kind,) = [row for row in store.tables["credential_types"].values() if row["name"] == name]
+    row = store.create("credentials", {"name": "c", "credential_type": kind["id"], "inputs": inputs})
+    injected = inject(store, [row["id"]])
+    paths = {f"/runner/env/{file}" for file in injected.files}
+    assert {key: "FILE" if value in paths else value for key, value in injected.environment.items()} == environment
+    assert [yaml.safe_load(content) for content in injected.files.values()] == files
+    assert injected.variables == {}
 
 
 @pytest.mark.parametrize(

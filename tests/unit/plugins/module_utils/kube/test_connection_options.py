@@ -212,6 +212,18 @@ def test_a_context_needs_a_kubeconfig(files: dict[str, str], monkeypatch: pytest
         reach({}, {"context": "prod"}, {}, monkeypatch)
 
 
+@pytest.mark.parametrize("current", [{}, {"current-context": ""}])
+def test_a_kubeconfig_for_several_clusters_needs_no_current_context(
+    files: dict[str, str], monkeypatch: pytest.MonkeyPatch, current: Values
+) -> None:
+    document = yaml.safe_load(Path(files["prod"]).read_text())
+    del document["current-context"]
+    Path(files["prod"]).write_text(yaml.safe_dump({**document, **current}))
+    assert reach({}, {"kubeconfig": files["prod"], "context": "default"}, {}, monkeypatch).server == PROD
+    with pytest.raises(ConnectionProblem, match="has no current context; set context to one of: default"):
+        reach({}, {"kubeconfig": files["prod"]}, {}, monkeypatch)
+
+
 def test_variables_without_effect_are_named(files: dict[str, str]) -> None:
     environ = {"K8S_AUTH_VERIFY_SSL": "no", "K8S_AUTH_PROXY": "http://p:1", "K8S_AUTH_NO_PROXY": ".svc"}
     chosen = ConnectionOptions.from_params({"proxy": "http://q:1"}, {"kubeconfig": files["prod"]}, environ)

@@ -12,7 +12,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.accel.gpu.plugins.filter.awx_objects import awx_objects
-from ansible_collections.accel.gpu.plugins.plugin_utils.awx.credential_types import CREDENTIAL_TYPES
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.credential_types import ALTERNATIVES, CREDENTIAL_TYPES
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.objects import KINDS, MARK, desired_objects, is_marked
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import ACCESS, DEFAULT, OPERATIONS
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.settings import SETTINGS, read_settings
@@ -31,8 +31,9 @@ LARGE: dict[str, Any] = {
     "credentials": [
         {"name": kind, "type": kind, "inputs": {field["id"]: "x" for field in CREDENTIAL_TYPES[kind].inputs}}
         for kind in CREDENTIAL_TYPES
+        if kind not in dict(ALTERNATIVES)
     ],
-    "inventory": {"sources": [{"name": "fleet", "path": "inventory/fleet.clusters.yml", "credential": "openstack"}]},
+    "inventory": {"sources": [{"name": "fleet", "path": "inventory/fleet.clusters.yml", "credential": "clouds"}]},
     "schedules": {name: {"start": "2026-01-01 06:00"} for name in OPERATIONS if OPERATIONS[name].scheduled},
     "notifications": [{"name": "hook", "type": "webhook", "configuration": {"url": "https://hook.example.com"}}],
 }
@@ -74,7 +75,7 @@ def test_a_job_template_has_at_most_one_credential_of_a_type() -> None:
         if item.kind == "job_templates":
             operation = OPERATIONS[item.options["playbook"].removesuffix(".yml")]
             assert item.options["credentials"] == [
-                kind for kind in CREDENTIAL_TYPES if kind in operation.credential_types
+                entry["name"] for entry in LARGE["credentials"] if entry["type"] in operation.credential_types
             ]
 
 
@@ -120,6 +121,14 @@ def test_the_default_operations_remove_nothing() -> None:
         ({"schedules": {"report": {"start": "tomorrow"}}}, "YYYY-MM-DD HH:MM"),
         ({"schedules": {"report": {"start": "2026-01-01 06:00", "timezone": "CEST"}}}, "not the name of a time zone"),
         ({"credentials": [{"name": "a", "type": "vks"}, {"name": "b", "type": "vks"}]}, "one credential of a type"),
+        (
+            {"credentials": [{"name": "a", "type": "clouds"}, {"name": "b", "type": "openstack"}]},
+            "the types openstack and clouds, but a job reads only",
+        ),
+        (
+            {"credentials": [{"name": "a", "type": "kubernetes"}, {"name": "b", "type": "kubeconfig"}]},
+            "Keep kubeconfig",
+        ),
         ({"credentials": [{"name": "a", "type": "vks", "inputs": {"key": "s3cret"}}]}, "inputs.key: is not an input"),
         ({"credentials": [{"name": "a", "type": "kubeconfig", "inputs": {}}]}, "inputs.kubeconfig: is missing"),
         ({"credentials": [{"name": "a", "type": "kubeconfg"}]}, "did you mean kubeconfig?"),

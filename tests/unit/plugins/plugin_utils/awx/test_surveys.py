@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleFilterError
 
 from ansible_collections.accel.gpu.plugins.filter.role_options import role_options
 from ansible_collections.accel.gpu.plugins.module_utils.core.types import find_secrets
@@ -92,6 +93,34 @@ def test_the_role_accepts_what_awx_accepts(name: str, question: dict[str, Any]) 
     if not question["required"]:
         assert role_options({variable: question["default"]}, {variable: default}) == {variable: default}
     assert role_options({variable: ""}, {variable: default}) == {variable: default}
+
+
+def wrong_answers(question: dict[str, Any]) -> list[Any]:
+    """Answers outside the limits and of other types."""
+    if question["type"] == "multiplechoice":
+        return ["", "maybe", True, None, question["choices"]]
+    if question["type"] == "integer":
+        return [question["min"] - 1, question["max"] + 1, str(question["min"]), 1.5, True, "", None]
+    return ["x" * (question["max"] + 1), 5, True, None, *([""] if question["required"] else [])]
+
+
+@pytest.mark.parametrize(("name", "question"), QUESTIONS, ids=IDS)
+def test_awx_refuses_wrong_answers(name: str, question: dict[str, Any]) -> None:
+    variable = question["variable"]
+    assert [answer for answer in wrong_answers(question) if not answer_problems(question, {variable: answer})] == []
+    assert bool(answer_problems(question, {})) == question["required"]
+
+
+@pytest.mark.parametrize(("name", "question"), QUESTIONS, ids=IDS)
+def test_the_role_refuses_wrong_texts_that_awx_accepts(name: str, question: dict[str, Any]) -> None:
+    variable = question["variable"]
+    role = next((role for role in (*roles_of(name), *all_roles()) if variable in role_variables(role)), "")
+    default = role_variables(role)[variable].get("default") if role else OF_PLAYBOOKS[variable]
+    wrong = {"list": [",", " , ", "\n,"], "dict": ["{broken", "[1]", "train=1", "{{ x }}", '"x"']}
+    for text in wrong.get(type(default).__name__, []):
+        assert answer_problems(question, {variable: text}) == []
+        with pytest.raises(AnsibleFilterError, match=variable):
+            role_options({variable: text}, {variable: default})
 
 
 @pytest.mark.parametrize(("name", "question"), QUESTIONS, ids=IDS)
