@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import URL_ANNOTATION
 from lab.awx.server import PASSWORD, USER
 from tests.helpers.awx import StandIn, stand_in
 from tests.helpers.cluster import Cluster
@@ -86,10 +87,12 @@ def test_the_commands_of_the_page(running: StandIn, lab: Lab, tmp_path: Path) ->
     ]
 
 
-def lease(lab: Lab) -> dict[str, Any]:
-    """The spec of the Lease with which a run holds the cluster; empty if there is none."""
+def holder(lab: Lab) -> tuple[str | None, str | None]:
+    """Who holds the cluster, and the page of this run, as its Lease says."""
     leases = Cluster(lab).get("leases", "-n", "kube-system", "--field-selector", "metadata.name=accel-gpu")["items"]
-    return dict(leases[0]["spec"]) if leases else {}
+    if not leases:
+        return None, None
+    return leases[0]["spec"].get("holderIdentity"), leases[0]["metadata"].get("annotations", {}).get(URL_ANNOTATION)
 
 
 @pytest.mark.usual(300)
@@ -109,8 +112,8 @@ def test_a_relaunch_continues_a_canceled_job(running: StandIn, lab: Lab) -> None
     assert (drift["status"], drift["artifacts"]["gpu_report_summary"][lab.name]["result"]) == ("failed", "drift")
     assert "Drift in the cluster" in drift["output"]
     job = running.launch("GPU site")
-    holder = f"awx-{job['id']}/lab"
-    until(lambda: job["finished"] or lease(lab).get("holderIdentity") == holder, 240)
+    expected = f"awx-{job['id']}/lab", f"https://awx.example.com/#/jobs/playbook/{job['id']}"
+    until(lambda: job["finished"] or holder(lab) == expected, 240)
     assert job["finished"] is None, job["output"][-3000:]
     assert running.request("POST", f"jobs/{job['id']}/cancel/")[0] == 202
     assert running.awx.runs.wait(job, 120)["status"] == "canceled"
