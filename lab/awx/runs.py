@@ -185,6 +185,7 @@ class Runs:
             "name": "",
             "status": "pending",
             "failed": False,
+            "started": None,
             "finished": None,
             "elapsed": 0.0,
             "output": "",
@@ -196,15 +197,22 @@ class Runs:
         return row
 
     def _finish(self, row: Row, status: str, **values: Any) -> None:
+        ended = datetime.datetime.now(datetime.UTC)
         with self._changed:
-            row.update(
-                values,
-                status=status,
-                failed=status != "successful",
-                finished=datetime.datetime.now(datetime.UTC).isoformat(),
-            )
+            row.update(values, status=status, failed=status != "successful", finished=ended.isoformat())
+            if row["started"]:
+                row["elapsed"] = (ended - datetime.datetime.fromisoformat(row["started"])).total_seconds()
             row["event_processing_finished"] = True
             self._changed.notify_all()
+
+    def _begin(self, row: Row) -> None:
+        with self._changed:
+            row.update(status="running", started=datetime.datetime.now(datetime.UTC).isoformat())
+            self._changed.notify_all()
+
+    def container(self, job: Row) -> Container | None:
+        """Return the container of a running job."""
+        return self._containers.get(job["id"])
 
     def shown(self, row: Row) -> Row:
         """Return a run as the API shows it."""
@@ -373,7 +381,7 @@ class Runs:
         )
 
     def _run_slices(self, sliced: Row, template: Row) -> None:
-        sliced["status"] = "running"
+        self._begin(sliced)
         rows = sliced["slices"]()
         for row in rows:
             self._new(
@@ -448,7 +456,7 @@ class Runs:
         for option, key in (("-l", "limit"), ("-t", "job_tags"), ("--skip-tags", "skip_tags")):
             arguments += [option, row[key]] if row[key] else []
         arguments += [f"-{'v' * row['verbosity']}"] if row["verbosity"] else []
-        row["status"] = "running"
+        self._begin(row)
         outcome = (
             Outcome("canceled", "") if row.get("canceled") else container.run_playbook(template["playbook"], arguments)
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import URL_AN
 from lab.awx.server import PASSWORD, USER
 from tests.helpers.awx import StandIn, stand_in
 from tests.helpers.cluster import Cluster
-from tests.helpers.polling import until
+from tests.helpers.polling import busy_factor, until
 from tests.labs import Lab
 from tests.programs import REPO, environment, run
 
 pytestmark = pytest.mark.timeout(2400)
 
+# From an empty AWX to the first approved change, without the time in which a person reads.
+MINUTES = 10
 _SECTION = re.compile(r"^## From an empty AWX.*?(?=^## )", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\s*\$ (.+)$", re.MULTILINE)
 _YAML = re.compile(r"^ {3}```yaml\n(.*?)^ {3}```", re.MULTILINE | re.DOTALL)
@@ -51,8 +54,10 @@ def running(lab: Lab, tmp_path: Path) -> Iterator[StandIn]:
         yield started
 
 
+@pytest.mark.alone
 @pytest.mark.usual(400)
 def test_the_commands_of_the_page(running: StandIn, lab: Lab, tmp_path: Path) -> None:
+    limit = MINUTES * 60 * busy_factor()
     commands = _COMMAND.findall(section())
     # The tests already have the collection.
     install, login, *rest = commands
@@ -65,18 +70,26 @@ def test_the_commands_of_the_page(running: StandIn, lab: Lab, tmp_path: Path) ->
     (tmp_path / "awx.yml").write_text(yaml.safe_dump(settings))
     environ = environment(CONTROLLER_HOST=running.url, CONTROLLER_USERNAME=USER, CONTROLLER_PASSWORD=PASSWORD)
     launched: dict[str, Any] = {}
+    began, times = time.monotonic(), dict[str, float]()
     for command in rest:
+        started = time.monotonic()
         words = command.replace("workflow_job_id=ID", f"workflow_job_id={launched.get('id')}")
         printed = run("bash", "-c", words, cwd=tmp_path, env=environ)
         if "workflow_launch" in command:
             launched = json.loads(printed.partition("=>")[2])
+        times[command] = time.monotonic() - started
+    started = time.monotonic()
     workflow = running.awx.runs.wait(running.awx.runs.rows["workflow_jobs"][launched["id"]], 1500)
+    times["(the steps after the approval)"] = time.monotonic() - started
+    total = time.monotonic() - began
+    print(*(f"{seconds:6.1f} s  {command}" for command, seconds in times.items()), f"{total:6.1f} s  in all", sep="\n")
     jobs = {job["name"]: job for job in running.awx.runs.rows["jobs"].values()}
     assert workflow["status"] == "successful", jobs["GPU site"]["output"][-3000:]
     assert list(jobs) == ["GPU plan", "GPU site", "GPU report"]
     planned, reported = (jobs[name]["artifacts"]["gpu_report_summary"][lab.name] for name in ("GPU plan", "GPU report"))
     assert planned["text"].endswith(".")
     assert (reported["result"], reported["drift"]) == ("as_declared", 0)
+    assert total < limit
     # The approved change is applied; the same change again changes nothing.
     again = running.finished("GPU site")
     assert again["status"] == "successful"
