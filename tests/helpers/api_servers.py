@@ -52,6 +52,7 @@ class ApiServer:
 @contextmanager
 def api_servers(folder: Path, names: Sequence[str], nodes: int = 2) -> Iterator[list[ApiServer]]:
     """Start the clusters with these names, each with some GPU nodes, and stop them at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
     tools = build.ensure(["etcd", "kubernetes"])
     with ExitStack() as stack:
         etcd = _start_etcd(stack, folder, tools["etcd"] / "bin" / "etcd")

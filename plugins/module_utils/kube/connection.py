@@ -382,7 +382,7 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
     elif path := _kubeconfig_path(options):
         origin = f"kubeconfig {path}"
         try:
-            contexts, active = kubernetes.config.list_kube_config_contexts(config_file=path)
+            contexts, active = _contexts(path)
         except (ConfigException, OSError, yaml.YAMLError, TypeError, AttributeError) as error:
             raise _unreadable(origin, error) from error
         load = functools.partial(kubernetes.config.load_kube_config, path)
@@ -395,6 +395,20 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
     with _problems(origin, configuration):
         load(context=name, client_configuration=configuration, persist_config=False)
     return Connection(configuration, f"{origin}, context {name}", name, str(entry["context"]["cluster"]))
+
+
+def _contexts(path: str) -> tuple[list[t.Any], t.Any]:
+    """The contexts in a kubeconfig, and the current one or None.
+
+    list_kube_config_contexts() of the library requires a current context, also if another context is selected. A kubeconfig with the contexts of many
+    clusters may have none.
+    """
+    config = kubernetes.config.kube_config.KubeConfigMerger(path).config
+    if config is None:
+        raise ConfigException("it is empty")
+    contexts = [context.value for context in config["contexts"]]
+    current = config.value.get("current-context")
+    return contexts, next((context for context in contexts if context["name"] == current), None)
 
 
 def _kubeconfig_path(options: ConnectionOptions) -> str | None:
