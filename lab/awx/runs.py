@@ -329,7 +329,9 @@ class Runs:
             "workflow_jobs",
             name=template["name"],
             is_sliced_job=True,
-            slices=lambda: [self._job(template, prompts, answers, artifacts, number, count) for number in range(1, count + 1)],
+            slices=lambda: [
+                self._job(template, prompts, answers, artifacts, number, count) for number in range(1, count + 1)
+            ],
         )
 
     def relaunch(self, previous: Row) -> Row:

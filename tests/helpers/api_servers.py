@@ -77,7 +77,9 @@ def free_port() -> int:
 
 def _run(stack: ExitStack, log: Path, command: Sequence[object]) -> subprocess.Popen[bytes]:
     handle = stack.enter_context(log.open("wb"))
-    process = subprocess.Popen([str(word) for word in command], stdout=handle, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [str(word) for word in command], stdout=handle, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+    )
     stack.callback(process.wait)
     stack.callback(process.kill)
     return process

@@ -180,6 +180,11 @@ def stand_in(folder: Path) -> Iterator[StandIn]:
         server.server_close()
 
 
+def shows(output: str, text: str) -> bool:
+    """Whether the output of a job contains the text, regardless of line breaks and escapes."""
+    return "".join(text.split()) in "".join(output.replace("\\", "").split())
+
+
 def clusters(*names: str, **variables: Any) -> dict[str, Any]:
     """An inventory file with clusters that do not exist: a plan of them succeeds, and a change fails with NO_CLUSTER."""
     hosts = {name: {"gpu_cluster": {"name": name, "kubeconfig": "/nonexistent"}, **variables} for name in names}

@@ -85,10 +85,20 @@ class Fleet:
         for source in store.tables["inventory_sources"].values():
             assert runs.update_inventory(source)["status"] == "successful"
 
-    def set_slices(self, template: str, count: int) -> None:
-        """Set the number of slices of a job template."""
-        number = self.awx.named("job_templates", template)["id"]
-        assert self.awx.request("PATCH", f"job_templates/{number}/", {"job_slice_count": count})[0] == 200
+    @contextmanager
+    def sliced(self, count: int, *templates: str) -> Iterator[None]:
+        """Cut the jobs of these templates into another number of slices."""
+        before = {name: self.awx.named("job_templates", name)["job_slice_count"] for name in templates}
+        self._set_slices(dict.fromkeys(templates, count))
+        try:
+            yield
+        finally:
+            self._set_slices(before)
+
+    def _set_slices(self, counts: Mapping[str, int]) -> None:
+        for name, count in counts.items():
+            number = self.awx.named("job_templates", name)["id"]
+            assert self.awx.request("PATCH", f"job_templates/{number}/", {"job_slice_count": count})[0] == 200
 
     def jobs_of(self, launched: Row) -> list[Row]:
         """The job, or the jobs of the slices of this launch."""
@@ -100,23 +110,30 @@ class Fleet:
 
     def measure(self, template: str, **body: Any) -> list[JobCost]:
         """Launch a template, wait until it has ended, and return what each of its jobs costs."""
-        marks = {server.name: audit.mark(server.lab) for server in self.servers}
+        marks = self.marks()
         with _memory(self.awx) as peaks:
             launched = self.awx.awx.runs.wait(self.awx.launch(template, **body), 3000)
         jobs = self.jobs_of(launched)
         assert launched["status"] == "successful", "\n".join(job["output"][-2000:] for job in jobs if job["failed"])
         counts, writes = dict[int, Counter[str]](), Counter[int]()
+        for name, number, request in self.requests(marks):
+            counts.setdefault(number, Counter())[name] += 1
+            writes[number] += request.mutating
+        assert counts.keys() <= {job["id"] for job in jobs}, counts
+        return [self._cost(job, peaks[job["id"]], counts.get(job["id"], Counter()), writes[job["id"]]) for job in jobs]
+
+    def marks(self) -> dict[str, int]:
+        """The ends of all audit logs at this time."""
+        return {server.name: audit.mark(server.lab) for server in self.servers}
+
+    def requests(self, marks: Mapping[str, int]) -> Iterator[tuple[str, int, audit.AuditedRequest]]:
+        """The requests of jobs since these marks: the cluster, the number of the job, and the request. Other clients are the tests' own."""
         for server in self.servers:
             for request in audit.requests(server.lab, marks[server.name]):
                 match = _RUN.search(request.agent)
-                if match is None:
-                    # The mark itself, and what starts with the API server.
-                    assert not request.agent.startswith("accel.gpu/"), request
-                    continue
-                counts.setdefault(int(match[1]), Counter())[server.name] += 1
-                writes[int(match[1])] += request.mutating
-        assert counts.keys() <= {job["id"] for job in jobs}, counts
-        return [self._cost(job, peaks[job["id"]], counts.get(job["id"], Counter()), writes[job["id"]]) for job in jobs]
+                assert match or not request.agent.startswith("accel.gpu/"), request
+                if match:
+                    yield server.name, int(match[1]), request
 
     @staticmethod
     def _cost(job: Row, mib: float, requests: Counter[str], writes: int) -> JobCost:
@@ -136,12 +153,19 @@ def fleet(folder: Path, count: int, *, slices: int, **settings: Any) -> Iterator
                 "project": {"url": str(awx.repository)},
                 "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
                 "inventory": {"sources": [{"name": "clusters", "path": "inventory/hosts.yml"}]},
-                "credentials": [{"name": "fleet", "type": "kubeconfig", "inputs": {"kubeconfig": _kubeconfig(servers)}}],
+                "credentials": [
+                    {"name": "fleet", "type": "kubeconfig", "inputs": {"kubeconfig": _kubeconfig(servers)}}
+                ],
                 "slices": slices,
                 **settings,
             }
         )
         yield started
+
+
+def page_of(job: Row) -> str:
+    """The page of a job in the stand-in's AWX."""
+    return f"https://awx.example.com/#/jobs/playbook/{job['id']}"
 
 
 def _kubeconfig(servers: Sequence[ApiServer]) -> str:

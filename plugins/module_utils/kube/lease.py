@@ -486,7 +486,9 @@ class Lease:
                 return live
             if now - start >= self.wait_timeout:
                 raise LeaseHeld(held_message(self._full_name, live, self.holder, now - start))
-            self.progress.report(f"waiting for {named_holder(live)}, which is changing this cluster ({now - start:.0f} s)")
+            self.progress.report(
+                f"waiting for {named_holder(live)}, which is changing this cluster ({now - start:.0f} s)"
+            )
             self.sleep(min(_POLL, max(0.05, start + self.wait_timeout - now)))
 
     def _is_free(self, live: Object | None) -> bool:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from packaging.specifiers import SpecifierSet
 
-from tests.helpers.awx import StandIn, clusters, stand_in
+from tests.helpers.awx import StandIn, clusters, shows, stand_in
 from tests.helpers.vks import running as running_vks
 from tests.helpers.vks_modules import CLUSTER, Account
 from tests.programs import environment, run
@@ -43,11 +43,6 @@ def fill(running: StandIn, **more: Any) -> StandIn:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     with stand_in(tmp_path_factory.mktemp("awx")) as started:
         yield fill(started)
-
-
-def shows(output: str, text: str) -> bool:
-    """Whether the output contains the text, regardless of line breaks and escapes."""
-    return "".join(text.split()) in "".join(output.replace("\\", "").split())
 
 
 @pytest.mark.usual(20)
@@ -220,7 +215,9 @@ def test_the_workflow_waits_for_an_approval(running: StandIn) -> None:
     assert [(job["name"], job["status"]) for job in jobs] == [("GPU plan", "successful"), ("GPU site", "failed")]
     assert jobs[1]["answers"]["gpu_validation_force"] == "true"
     assert jobs[1]["limit"] == "one"
-    refusal = f"The plan that was approved (job {plan['id']}) did not reach the cluster one, so nobody has seen its changes."
+    refusal = (
+        f"The plan that was approved (job {plan['id']}) did not reach the cluster one, so nobody has seen its changes."
+    )
     assert shows(jobs[1]["output"], refusal), jobs[1]["output"][-3000:]
     assert not shows(jobs[1]["output"], NO_CLUSTER)
     assert workflow["status"] == "failed"

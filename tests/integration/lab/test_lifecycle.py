@@ -16,7 +16,6 @@ import pytest
 from lab import fleet, ports, processes
 from lab.layout import DEFAULT_FLEET
 from lab.lifecycle import say
-
 from tests.helpers.polling import busy_factor
 
 from .conftest import OwnLab

@@ -79,7 +79,10 @@ def test_a_selected_context_needs_no_current_one(
     tmp_path: Path, files: dict[str, str], monkeypatch: pytest.MonkeyPatch, current: str | None
 ) -> None:
     """A credential of AWX contains the contexts of all clusters, and no run uses the current one."""
-    documents = [yaml.safe_load(Path(kubeconfig(tmp_path / name, url, name=name)).read_text()) for name, url in (("prod", PROD), ("test", TEST))]
+    documents = [
+        yaml.safe_load(Path(kubeconfig(tmp_path / name, url, name=name)).read_text())
+        for name, url in (("prod", PROD), ("test", TEST))
+    ]
     merged = documents[0]
     for part in ("contexts", "clusters", "users"):
         merged[part] += documents[1][part]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as module
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
@@ -22,7 +23,6 @@ from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
     elapsed,
     holder_of,
 )
-from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from tests.helpers.polling import until
 
 from .lease_server import Clock, Server
@@ -83,18 +83,18 @@ def test_another_run_is_named(server: Server, clock: Clock) -> None:
 URL = "https://awx.example.com/#/jobs/playbook/7"
 
 
-def annotations(server: Server) -> dict[str, str]:
+def annotations_of(server: Server) -> dict[str, str]:
     assert server.lease is not None
     return dict(server.lease["metadata"]["annotations"])
 
 
 def test_the_page_of_the_run_is_in_the_lease_as_long_as_it_is_held(server: Server, clock: Clock) -> None:
     with lease(server, clock, OTHER, url=URL) as held:
-        assert annotations(server)[URL_ANNOTATION] == URL
+        assert annotations_of(server)[URL_ANNOTATION] == URL
         clock.pass_by(11)
         until(lambda: renewed(server, held))
-        assert annotations(server)[URL_ANNOTATION] == URL
-    assert URL_ANNOTATION not in annotations(server)
+        assert annotations_of(server)[URL_ANNOTATION] == URL
+    assert URL_ANNOTATION not in annotations_of(server)
 
 
 def test_the_page_of_a_dead_run_does_not_stay(server: Server, clock: Clock) -> None:
@@ -103,7 +103,7 @@ def test_the_page_of_a_dead_run_does_not_stay(server: Server, clock: Clock) -> N
     elsewhere(server)
     with lease(server, clock, PROD, wait_timeout=60):
         assert server.spec["holderIdentity"] == PROD
-        assert URL_ANNOTATION not in annotations(server)
+        assert URL_ANNOTATION not in annotations_of(server)
 
 
 @pytest.mark.parametrize(

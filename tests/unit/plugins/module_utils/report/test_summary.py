@@ -107,7 +107,9 @@ UNREACHABLE = report_summary({"reachable": False}, "plan")
 def test_a_cluster_without_a_plan_is_refused(plans: dict[str, Any], problem: str) -> None:
     problems = approval_problems(plans, "prod")
     assert len(problems) == bool(problem)
-    assert all(problem in text and "This run changes nothing on it. Launch the workflow again" in text for text in problems)
+    assert all(
+        problem in text and "This run changes nothing on it. Launch the workflow again" in text for text in problems
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,9 +123,17 @@ def test_a_cluster_without_a_plan_is_refused(plans: dict[str, Any], problem: str
         (SOMETHING, {"repartitioned_nodes": 1}, "nodes that are partitioned anew: 1 instead of 0."),
         (SOMETHING, {"created_nodes": 9}, "nodes to create, which the cloud may bill: 9 instead of 3."),
         (SOMETHING, {"removed_nodes": 3}, "nodes to remove: 3 instead of 2."),
-        (SOMETHING, {"pods": 4, "removed_nodes": 3}, "lose their GPU: 4 instead of 3; nodes to remove: 3 instead of 2."),
+        (
+            SOMETHING,
+            {"pods": 4, "removed_nodes": 3},
+            "lose their GPU: 4 instead of 3; nodes to remove: 3 instead of 2.",
+        ),
         (SOMETHING, {"deleted_nodegroups": ["new (1 node)"]}, "node group to delete: new."),
-        (SOMETHING, {"deleted_nodegroups": ["old (4 nodes)"]}, "nodes of the node group to delete, old: 4 instead of 3."),
+        (
+            SOMETHING,
+            {"deleted_nodegroups": ["old (4 nodes)"]},
+            "nodes of the node group to delete, old: 4 instead of 3.",
+        ),
         # What the plan did not know was not approved.
         ({"reachable": True}, {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
         ({"reachable": True, "impact": {"pods": "many"}}, {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
