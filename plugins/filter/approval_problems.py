@@ -8,8 +8,9 @@ name: approval_problems
 short_description: List why an approved plan does not cover a run on a GPU cluster
 version_added: 0.1.0
 description:
-  - In a workflow of AWX, the job of the playbook C(accel.gpu.plan) leaves its summaries in a variable C(gpu_plan_of_job_ID). The playbook C(accel.gpu.site) uses
-    this filter to refuse clusters that were not in the plan, that the plan did not reach, or on which it would now do more than the plan has shown.
+  - In a workflow of AWX, the job of the playbook C(accel.gpu.plan) leaves its summaries in a variable C(gpu_plan_of_job_ID). The playbook
+    C(accel.gpu.site) uses this filter to refuse clusters that were not in the plan, that the plan did not reach, or on which it would now do more than
+    the plan has shown.
 positional: _input
 options:
   _input:

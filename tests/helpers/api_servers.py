@@ -119,7 +119,8 @@ def _start(stack: ExitStack, folder: Path, name: str, etcd: str, program: Path) 
         *(f"--tls-cert-file={lab.pki}/server.crt", f"--tls-private-key-file={lab.pki}/server.key", f"--client-ca-file={lab.pki}/ca.crt"),
         *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={lab.pki}/sa.pub"),
         *(f"--service-account-signing-key-file={lab.pki}/sa.key", "--authorization-mode=RBAC", "--profiling=false"),
-        "--enable-priority-and-fairness=false",
+        # A list from the cache waits for the progress of all watches of etcd, which have fifty clusters here instead of one.
+        *("--enable-priority-and-fairness=false", "--watch-cache=false"),
         *(f"--audit-policy-file={LAB}/compose/audit-policy.yaml", f"--audit-log-path={lab.audit_log}"),
     ]  # fmt: skip
     return ApiServer(lab, _run(stack, lab.logs / "kube-apiserver.log", command))
