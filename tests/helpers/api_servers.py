@@ -76,9 +76,13 @@ def free_port() -> int:
 
 
 def _run(stack: ExitStack, log: Path, command: Sequence[object]) -> subprocess.Popen[bytes]:
+    """Start a server, which also ends if the process of the test is killed."""
     handle = stack.enter_context(log.open("wb"))
     process = subprocess.Popen(
-        [str(word) for word in command], stdout=handle, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        ["setpriv", "--pdeathsig", "KILL", *map(str, command)],
+        stdin=subprocess.DEVNULL,
+        stdout=handle,
+        stderr=subprocess.STDOUT,
     )
     stack.callback(process.wait)
     stack.callback(process.kill)

@@ -122,6 +122,12 @@ class Fleet:
         assert counts.keys() <= {job["id"] for job in jobs}, counts
         return [self._cost(job, peaks[job["id"]], counts.get(job["id"], Counter()), writes[job["id"]]) for job in jobs]
 
+    def measure_one(self, template: str) -> JobCost:
+        """Measure a job for the first cluster alone."""
+        with self.sliced(1, template):
+            (cost,) = self.measure(template, limit=self.servers[0].name)
+        return cost
+
     def marks(self) -> dict[str, int]:
         """The ends of all audit logs at this time."""
         return {server.name: audit.mark(server.lab) for server in self.servers}
