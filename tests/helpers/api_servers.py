@@ -7,12 +7,12 @@ The programs are the lab's, and each API server has keys, a kubeconfig and an au
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
-import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +26,12 @@ from tests.helpers.polling import until
 _READY_SECONDS = 600
 
 
-@dataclass(frozen=True)
+@dataclass
 class ApiServer:
     """A cluster. lab: its folder, keys, kubeconfig and audit log."""
 
     lab: Lab
+    start: Callable[[], subprocess.Popen[bytes]]
     process: subprocess.Popen[bytes]
 
     @property
@@ -62,7 +63,8 @@ def api_servers(folder: Path, names: Sequence[str], nodes: int = 2) -> Iterator[
         size = os.cpu_count() or 2
         for first in range(0, len(names), size):
             batch = [_start(stack, folder, name, etcd, program) for name in names[first : first + size]]
-            in_parallel(_wait_ready, batch)
+            for server in batch:
+                _wait_ready(server)
             servers += batch
         in_parallel(lambda server: _create_nodes(server, nodes), servers)
         yield servers
@@ -127,23 +129,25 @@ def _start(stack: ExitStack, folder: Path, name: str, etcd: str, program: Path) 
         *("--enable-priority-and-fairness=false", "--watch-cache=false"),
         *(f"--audit-policy-file={LAB}/compose/audit-policy.yaml", f"--audit-log-path={lab.audit_log}"),
     ]  # fmt: skip
-    return ApiServer(lab, _run(stack, lab.logs / "kube-apiserver.log", command))
+    start = functools.partial(_run, stack, lab.logs / "kube-apiserver.log", command)
+    return ApiServer(lab, start, start())
 
 
 def _wait_ready(server: ApiServer) -> None:
-    deadline = time.monotonic() + _READY_SECONDS
-    while True:
-        assert server.process.poll() is None, (server.lab.logs / "kube-apiserver.log").read_text()[-2000:]
+    """Wait for an API server. As in a lab, it starts again if it has ended, because etcd did not answer in time on a busy machine."""
+
+    def ready() -> bool:
+        if server.process.poll() is not None:
+            server.process = server.start()
         try:
             server.api.request("GET", "/readyz")
             # The server creates the namespace after it is ready.
             server.api.request("GET", "/api/v1/namespaces/kube-system")
-        except ApiError as error:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the API server of {server.name} is not ready: {error}") from error
-            time.sleep(0.2)
-        else:
-            return
+        except ApiError:
+            return False
+        return True
+
+    until(ready, _READY_SECONDS, lambda: (server.lab.logs / "kube-apiserver.log").read_text()[-2000:])
 
 
 def _create_nodes(server: ApiServer, count: int) -> None:

@@ -22,7 +22,7 @@ from tests.helpers.api_servers import ApiServer, api_servers
 from tests.helpers.awx import StandIn, stand_in
 from tests.helpers.gpu_nodes import GPU_MODEL
 
-# Of ten clusters with five forks.
+# Of ten clusters with two forks.
 MAX_MIB_PER_SLICE = 400
 _SAMPLE_SECONDS = 0.25
 _MIB = 1024

@@ -11,10 +11,11 @@ from tests.helpers.awx_fleet import MAX_MIB_PER_SLICE, JobCost, fleet
 
 from .results import Limit, Measurement, Row
 
-CLUSTERS, SLICES = 50, 5
+# All API servers and jobs share the processors of one machine, so each slice handles two clusters at a time.
+CLUSTERS, SLICES, FORKS = 50, 5, 2
 TEMPLATES = ("GPU report", "GPU plan")
 _NOTE = (
-    "*Slice of GPU report* and *slice of GPU plan*: the slices of a job in the lab's AWX run at the same time, each with five forks. Each cluster has an API "
+    "*Slice of GPU report* and *slice of GPU plan*: the slices of a job in the lab's AWX run at the same time, each with two forks. Each cluster has an API "
     "server of its own with two nodes; all of them share the CPUs with the jobs, so the durations of the slices are longer than with clusters elsewhere. "
     "*MiB* is the peak of all processes of the job; memory that several of them share counts once. The other command is a job for one of the clusters."
 )
@@ -23,7 +24,7 @@ _NOTE = (
 def slices(folder: Path, clusters: int, count: int, say: Callable[[str], None]) -> list[Row]:
     """Return a row for each slice of each template."""
     say(f"{clusters} clusters start")
-    with fleet(folder, clusters, slices=count) as running:
+    with fleet(folder, clusters, slices=count, forks=FORKS) as running:
         rows = []
         for template in TEMPLATES:
             say(f"{template} in {count} slices")
