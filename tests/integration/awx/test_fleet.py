@@ -196,17 +196,15 @@ def test_two_hosts_of_one_cluster_take_turns(running: Fleet) -> None:
     running.sync()
     marks = running.marks()
     with running.sliced(2, "GPU share"):
-        launched = running.awx.awx.runs.wait(running.awx.launch("GPU share", extra_vars=SHORT), 900)
+        launched = running.awx.awx.runs.wait(
+            running.awx.launch("GPU share", extra_vars={"gpu_sharing_wait_timeout": 10}), 900
+        )
     jobs = running.jobs_of(launched)
     (first, first_span), (second, second_span) = sorted(
         ((key[1], span) for key, span in spans(running, marks, writes=True).items()), key=lambda each: each[1]
     )
     assert {first, second} == {job["id"] for job in jobs}
     assert first_span[1] <= second_span[0]
-    (earlier,) = [job for job in jobs if job["id"] == first]
-    (later,) = [job for job in jobs if job["id"] == second]
-    assert shows(later["output"], f"waiting for awx-{first}/")
-    assert shows(later["output"], page_of(earlier))
 
 
 @pytest.mark.usual(120)
