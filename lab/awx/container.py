@@ -106,6 +106,17 @@ class Container:
         self._lock = threading.Lock()
 
     @property
+    def pid(self) -> int | None:
+        """The outermost process of the running program, whose descendants are all processes of the container."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def output(self) -> str:
+        """What the playbook has printed so far."""
+        printed = self.folder / "artifacts" / self._ident / "stdout"
+        return printed.read_text() if printed.exists() else ""
+
+    @property
     def _ident(self) -> str:
         return self.folder.name.rpartition("_")[2]
 
@@ -145,13 +156,8 @@ class Container:
         self.write("env/cmdline", " ".join(f"'{word}'" for word in [*arguments, *self._arguments]))
         self.write("env/settings", yaml.safe_dump({"suppress_env_files": True}))
         outcome = self.run(["ansible-runner", "run", "/runner", "-p", playbook, "--ident", self._ident])
-        artifacts = self.folder / "artifacts" / self._ident
-        printed = artifacts / "stdout"
-        return Outcome(
-            outcome.status,
-            printed.read_text() if printed.exists() else outcome.output,
-            self._statistics(artifacts / "job_events"),
-        )
+        events = self.folder / "artifacts" / self._ident / "job_events"
+        return Outcome(outcome.status, self.output or outcome.output, self._statistics(events))
 
     def run(self, program: list[str]) -> Outcome:
         """Run a program and wait for its end."""

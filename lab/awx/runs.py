@@ -187,6 +187,7 @@ class Runs:
             "name": "",
             "status": "pending",
             "failed": False,
+            "started": None,
             "finished": None,
             "elapsed": 0.0,
             "output": "",
@@ -198,20 +199,27 @@ class Runs:
         return row
 
     def _finish(self, row: Row, status: str, **values: Any) -> None:
+        ended = datetime.datetime.now(datetime.UTC)
         with self._changed:
-            row.update(
-                values,
-                status=status,
-                failed=status != "successful",
-                finished=datetime.datetime.now(datetime.UTC).isoformat(),
-            )
+            row.update(values, status=status, failed=status != "successful", finished=ended.isoformat())
+            if row["started"]:
+                row["elapsed"] = (ended - datetime.datetime.fromisoformat(row["started"])).total_seconds()
             row["event_processing_finished"] = True
             self._changed.notify_all()
+
+    def _begin(self, row: Row) -> None:
+        with self._changed:
+            row.update(status="running", started=datetime.datetime.now(datetime.UTC).isoformat())
+            self._changed.notify_all()
+
+    def container(self, job: Row) -> Container | None:
+        """Return the container of a running job."""
+        return self._containers.get(job["id"])
 
     def shown(self, row: Row) -> Row:
         """Return a run as the API shows it."""
         path = f"/api/v2/{row['kind']}/{row['id']}/"
-        hidden = ("output", "kind", "answers")
+        hidden = ("output", "kind", "answers", "slices")
         related = {"job": f"/api/v2/{row['job_kind']}/{row['job']}/"} if row.get("job_kind") else {}
         shown = {key: value for key, value in row.items() if key not in hidden}
         return {
@@ -310,22 +318,38 @@ class Runs:
             elif key != "extra_vars":
                 ignored[key] = value
         answers, refused = self._answers(template, body.get("extra_vars") or {})
-        count = min(prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"])))
-        if count > 1:
-            sliced = self._new("workflow_jobs", name=template["name"], status="running", is_sliced_job=True)
-            threading.Thread(
-                target=self._run_slices, args=(sliced, template, prompts, answers, count), daemon=True
-            ).start()
-            return sliced
-        row = self._job(template, prompts, answers, {})
+        row = self._start(template, prompts, answers, {})
         row["ignored_fields"] = {**ignored, **({"extra_vars": refused} if refused else {})}
         threading.Thread(target=self._run, args=(row, template), daemon=True).start()
         return row
 
+    def _start(self, template: Row, prompts: Row, answers: Row, artifacts: Row) -> Row:
+        """Return a new job, or a new workflow of slices, each of which has its row when the workflow runs (JobTemplate.create_unified_job)."""
+        count = min(
+            prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"]))
+        )
+        if count <= 1:
+            return self._job(template, prompts, answers, artifacts)
+        return self._new(
+            "workflow_jobs",
+            name=template["name"],
+            is_sliced_job=True,
+            slices=lambda: [
+                self._job(template, prompts, answers, artifacts, number, count) for number in range(1, count + 1)
+            ],
+        )
+
     def relaunch(self, previous: Row) -> Row:
-        """Start a job with the answers of an earlier job."""
+        """Start a job with the answers, the artifacts and the slice of an earlier job (Job.copy_unified_job)."""
         template = self.store.row("job_templates", previous["job_template"])
-        row = self._job(template, {key: previous[key] for key in _PROMPTED}, previous["answers"], {})
+        row = self._job(
+            template,
+            {key: previous[key] for key in _PROMPTED},
+            previous["answers"],
+            previous["given_artifacts"],
+            previous["job_slice_number"],
+            previous["job_slice_count"],
+        )
         threading.Thread(target=self._run, args=(row, template), daemon=True).start()
         return row
 
@@ -363,8 +387,9 @@ class Runs:
             **values,
         )
 
-    def _run_slices(self, sliced: Row, template: Row, prompts: Row, answers: Row, count: int) -> None:
-        rows = [self._job(template, prompts, answers, {}, number, count) for number in range(1, count + 1)]
+    def _run_slices(self, sliced: Row, template: Row) -> None:
+        self._begin(sliced)
+        rows = sliced["slices"]()
         for row in rows:
             self._new(
                 "workflow_job_nodes",
@@ -381,12 +406,28 @@ class Runs:
         self._finish(sliced, "failed" if any(row["failed"] for row in rows) else "successful")
 
     def _run(self, row: Row, template: Row) -> None:
-        """Run a job, after the other jobs of its template unless it allows several. The slices of a job do not wait for each other."""
+        """Run a job or its slices, after the other jobs of its template unless it allows several. The slices of a job do not wait for each other."""
+        execute = self._run_slices if row["kind"] == "workflow_jobs" else self._execute
         if template["allow_simultaneous"]:
-            self._execute(row, template)
+            execute(row, template)
             return
         with self._one_at_a_time.setdefault(template["id"], threading.Lock()):
-            self._execute(row, template)
+            execute(row, template)
+
+    def _artifacts(self, row: Row) -> Row:
+        """Return what a run passes to the next step of its workflow. Of the slices, the one that ended last wins (WorkflowJob.get_effective_artifacts)."""
+        if row["kind"] != "workflow_jobs":
+            return dict(row.get("artifacts", {}))
+        slices = [
+            self.rows["jobs"][node["job"]]
+            for node in self.rows["workflow_job_nodes"].values()
+            if node["workflow_job"] == row["id"]
+        ]
+        artifacts: Row = {}
+        for job in sorted(slices, key=lambda job: (job["finished"], job["id"])):
+            if job["status"] in ("successful", "failed"):
+                artifacts |= job["artifacts"]
+        return artifacts
 
     def _execute(self, row: Row, template: Row) -> None:
         project = self.store.row("projects", template["project"])
@@ -422,7 +463,7 @@ class Runs:
         for option, key in (("-l", "limit"), ("-t", "job_tags"), ("--skip-tags", "skip_tags")):
             arguments += [option, row[key]] if row[key] else []
         arguments += [f"-{'v' * row['verbosity']}"] if row["verbosity"] else []
-        row["status"] = "running"
+        self._begin(row)
         outcome = (
             Outcome("canceled", "") if row.get("canceled") else container.run_playbook(template["playbook"], arguments)
         )
@@ -481,7 +522,7 @@ class Runs:
         while ready:
             number = ready.pop(0)
             done = self._run_node(workflow, nodes[number], answers, limit, artifacts)
-            artifacts |= done.get("artifacts", {})
+            artifacts |= self._artifacts(done)
             path = "failure" if done["failed"] else "success"
             following = children[number][path] + children[number]["always"]
             failed = failed or (done["failed"] and not following)
@@ -506,7 +547,7 @@ class Runs:
         # A workflow's limit and answers reach only templates that ask for them.
         prompts = {"limit": limit} if limit and template["ask_limit_on_launch"] else {}
         accepted, dummy = self._answers(template, answers, strict=False)
-        job = self._job(template, prompts, accepted, artifacts)
-        shown.update(job=job["id"], job_kind="jobs")
+        job = self._start(template, prompts, accepted, dict(artifacts))
+        shown.update(job=job["id"], job_kind=job["kind"])
         self._run(job, template)
         return job

@@ -27,8 +27,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.core.files import make_file, start_time
-from ..module_utils.core.messages import printable, visible
-from ..module_utils.core.waits import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV
+from ..module_utils.core.messages import printable, visible, web_url
+from ..module_utils.core.waits import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV, RUN_URL_ENV
 from . import direct_execution
 from .compiled_imports import import_compiled
 from .same_cluster import same_cluster
@@ -36,6 +36,8 @@ from .same_cluster import same_cluster
 # Options with paths that are relative to the user's folder. Modules run in the playbook's folder, which belongs to the installed collection.
 _USER_PATHS = ("token_path",)
 _UNEXPECTED_OUTPUT = ("msg", "module_stdout", "module_stderr", "exception")
+# The default addresses in AWX's settings (awx/settings/defaults.py), with which nobody has said yet where AWX is.
+_UNSET_HOSTS = ("https://towerhost", "https://platformhost")
 _PLUGINS = __name__.rpartition(".plugin_utils.")[0]
 _POLL = 0.2
 _INTERVAL = 2.0
@@ -72,7 +74,7 @@ class ModuleAction(ActionBase):
             return {**result, "failed": True, "msg": problem, "code": "invalid"}
         in_background = bool(self._task.async_val) and not self._connection.has_native_async
         host = str(variables.get("inventory_hostname", "localhost"))
-        environment = {RUN_ID_ENV: run_id(), INVENTORY_HOST_ENV: host}
+        environment = {RUN_ID_ENV: run_id(), RUN_URL_ENV: run_url(), INVENTORY_HOST_ENV: host}
         if in_background:
             return {**result, **self._run_module(environment, variables, wrap_async=True)}
         reader = _Reader(host, hide_text=bool(self._task.no_log))
@@ -140,12 +142,29 @@ class ModuleAction(ActionBase):
 
 def run_id() -> str:
     """Return an identifier of this ansible-playbook run: the number of the AWX job, or the host, process and start time."""
-    job = os.environ.get("AWX_JOB_ID") or os.environ.get("JOB_ID")
-    if job and os.environ.get("AWX_HOST"):
+    if job := _awx_job():
         return f"awx-{job}"
     parent = multiprocessing.parent_process()
     pid = parent.pid if parent is not None and parent.pid else os.getpid()
     return f"{socket.gethostname()}-{pid}-{start_time(pid) or 0}"
+
+
+def run_url() -> str:
+    """Return the page of this AWX job; empty outside of AWX, or if AWX does not know its own address.
+
+    AWX passes its address (the setting TOWER_URL_BASE) in AWX_HOST, and builds the links in its notifications in the same way (Job.get_ui_url() in
+    awx/main/models/jobs.py, 24.6.1).
+    """
+    host = os.environ.get("AWX_HOST", "").rstrip("/")
+    job = _awx_job()
+    if not job.isdecimal() or host in _UNSET_HOSTS or any(character in host for character in "?#"):
+        return ""
+    return web_url(f"{host}/#/jobs/playbook/{job}")
+
+
+def _awx_job() -> str:
+    job = os.environ.get("AWX_JOB_ID") or os.environ.get("JOB_ID") or ""
+    return job if os.environ.get("AWX_HOST") else ""
 
 
 class _Reader:

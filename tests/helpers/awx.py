@@ -145,6 +145,17 @@ class StandIn:
         assert status == 201, answer
         return self.awx.runs.rows["workflow_jobs" if "workflow_job" in answer else "jobs"][answer["id"]]
 
+    def pending_approval(self, workflow: Row) -> Row:
+        """Wait until a workflow waits for an approval, and return it."""
+        runs = self.awx.runs
+
+        def of_workflow() -> Row | None:
+            rows = runs.rows["workflow_approvals"].values()
+            return next((row for row in rows if row["workflow_job"] == workflow["id"]), None)
+
+        approval: Row = runs.wait_for(of_workflow, 600)
+        return approval
+
     def finished(self, template: str, /, **body: Any) -> Row:
         """Launch a template, and return the run after its end."""
         return self.awx.runs.wait(self.launch(template, **body), 600)
@@ -169,6 +180,11 @@ def stand_in(folder: Path) -> Iterator[StandIn]:
             ] is None else None
         server.shutdown()
         server.server_close()
+
+
+def shows(output: str, text: str) -> bool:
+    """Whether the output of a job contains the text, regardless of line breaks and escapes."""
+    return "".join(text.split()) in "".join(output.replace("\\", "").split())
 
 
 def clusters(*names: str, **variables: Any) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Any
 from lab.systems import CONDITIONS, KUBELET, SYSTEMS
 
 Object = dict[str, Any]
+# The model of gpu_node().
+GPU_MODEL = "Tesla-T4"
 _SYSTEM = SYSTEMS["ubuntu-24.04"]
 _IMAGES = 30
 _FLAGS = (
@@ -79,7 +81,7 @@ def gpu_node(name: str, replicas: int = 1, labels: dict[str, str] | None = None)
     """A Tesla T4 that is offered `replicas` times; about 15 KB in an API response."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     sharing = {
-        "gpu.product": "Tesla-T4" + ("-SHARED" if replicas > 1 else ""),
+        "gpu.product": GPU_MODEL + ("-SHARED" if replicas > 1 else ""),
         "gpu.replicas": str(replicas),
         "gpu.sharing-strategy": "time-slicing" if replicas > 1 else "none",
     }

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,3 +24,8 @@ def until(ask: Callable[[], Any], limit: float = 60, describe: Callable[[], Any]
         assert time.monotonic() < deadline, describe() if describe else answer
         time.sleep(_BETWEEN)
     return answer
+
+
+def busy_factor() -> float:
+    """The factor for time limits on a machine with other load, before a test causes load itself: the load per processor, at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

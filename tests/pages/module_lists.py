@@ -30,7 +30,7 @@ _COLLECTION = "accel.gpu."
 # Options and names of variables in a sentence.
 _CODE = re.compile(r"-e \w+=\w+(?:,\w+)*(?: -e \w+=\w+(?:,\w+)*)*|--check\b|\bgpu_[\w.]*\w(?![=\w])")
 # Playbooks that other playbooks import; users do not run them.
-_IMPORTED = ("kubeconfigs", "require_hosts", "require_pool")
+_IMPORTED = ("kubeconfigs", "require_approval", "require_hosts", "require_pool")
 _HEAD = """\
 # Reference
 

@@ -11,7 +11,7 @@ import pytest
 
 from lab.parts import OPENSHIFT as OPENSHIFT_PARTS
 from tests.labs import OPENSHIFT, Lab, build_lab, own_lab
-from tests.performance.bench import openshift
+from tests.performance.bench import awx, openshift
 from tests.performance.bench.environment import environment
 from tests.performance.bench.groups import CONSTANT_REQUESTS, NodeGroupBenchmark
 from tests.performance.bench.page import page
@@ -99,3 +99,12 @@ def test_on_a_few_node_groups(tmp_path: Path) -> None:
     assert {run.requests for row in fleet for run in all_runs(row.other_runs)} == {GROUPS + CONSTANT_REQUESTS}
     assert "| nothing to change | 3 node groups |" in written
     assert "magnum 23" in written
+
+
+@pytest.mark.usual(120)
+def test_on_a_few_clusters_in_awx(lab: Lab, tmp_path: Path) -> None:
+    rows = awx.slices(tmp_path, CLUSTERS + 1, CLUSTERS, print)
+    assert [row.count for row in rows] == [2, 1] * len(awx.TEMPLATES)
+    assert not [row.missed for row in rows if row.missed]
+    assert all(run.requests and run.mib for row in rows for run in (*all_runs(row.own_runs), *all_runs(row.other_runs)))
+    assert "| slice 1 of GPU report | 2 clusters |" in page(environment(lab, 2, 0.0), rows)

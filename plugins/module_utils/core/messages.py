@@ -9,6 +9,7 @@ import json
 import re
 import textwrap
 import typing as t
+import urllib.parse
 
 from ..catalog import secrets
 
@@ -52,6 +53,27 @@ def printable(value: t.Any) -> t.Any:
     if isinstance(value, (list, tuple)):
         return [printable(item) for item in value]
     return value
+
+
+# The maximum length of a web address that messages and objects of the cluster contain.
+_MAX_URL = 300
+# What a URL is made of (RFC 3986), without the characters in which texts and shells enclose a URL.
+_URL = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&*+,;=%-]+")
+
+
+def web_url(text: str) -> str:
+    """The text if it is a URL that a person can open in a browser without a risk to read it; otherwise an empty string.
+
+    A URL with a user or a password is refused, since it may contain a secret, and since it can pretend to lead to another host.
+    """
+    if len(text) > _MAX_URL or not _URL.fullmatch(text):
+        return ""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        named = bool(parts.hostname) and "@" not in parts.netloc and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return ""
+    return text if named else ""
 
 
 # Formats values, types and paths of fields for messages.

@@ -16,7 +16,7 @@ from ..catalog.names import VERSION
 from ..catalog.secrets import NOT_SHOWN
 from .errors import InvalidOptions, ModuleFailure, NotConfirmed, ServiceError
 from .messages import printable
-from .waits import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV, Progress
+from .waits import INVENTORY_HOST_ENV, PROGRESS_ENV, RUN_ID_ENV, RUN_URL_ENV, Progress
 
 ArgumentSpec = dict[str, dict[str, t.Any]]
 # The parts of a successful result that Ansible shows as text. All other parts are data for later tasks.
@@ -70,6 +70,11 @@ class BaseModule(AnsibleModule):
     def run_id(self) -> str:
         """An id of the ansible-playbook run that all its modules share."""
         return os.environ.get(RUN_ID_ENV) or f"module-{uuid.uuid4().hex[:12]}"
+
+    @property
+    def run_url(self) -> str:
+        """The page of this run; empty if it has none."""
+        return os.environ.get(RUN_URL_ENV, "")
 
     @property
     def inventory_hostname(self) -> str:

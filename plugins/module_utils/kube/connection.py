@@ -398,12 +398,17 @@ def _load(options: ConnectionOptions, configuration: t.Any) -> Connection:
 
 
 def _contexts(path: str) -> tuple[list[t.Any], t.Any]:
-    """Return the contexts of a kubeconfig and the current one. The library requires a current one, which a kubeconfig for several clusters may lack."""
-    merged = kubernetes.config.kube_config.KubeConfigMerger(path).config
-    if merged is None or merged.value.get("current-context") or not merged.value.get("contexts"):
-        contexts, active = kubernetes.config.list_kube_config_contexts(config_file=path)
-        return contexts, active
-    return [context.value for context in merged["contexts"]], None
+    """The contexts in a kubeconfig, and the current one or None.
+
+    list_kube_config_contexts() of the library requires a current context, also if another context is selected. A kubeconfig with the contexts of many
+    clusters may have none.
+    """
+    config = kubernetes.config.kube_config.KubeConfigMerger(path).config
+    if config is None:
+        raise ConfigException("it is empty")
+    contexts = [context.value for context in config["contexts"]]
+    current = config.value.get("current-context")
+    return contexts, next((context for context in contexts if context["name"] == current), None)
 
 
 def _kubeconfig_path(options: ConnectionOptions) -> str | None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from ..catalog.names import CLUSTER_NAME_ANNOTATION, LEASE_NAME, LEASE_NAMESPACE
 from ..core.errors import ModuleFailure
 from ..core.files import start_time, this_machine
+from ..core.messages import visible, web_url
 from ..core.values import Document, Object, parse_json
 from ..core.waits import Progress
 from .errors import ApiError, WrongCluster, retry_conflicts
@@ -207,6 +208,10 @@ def _uid_of(namespace: Object | None) -> str:
 # processes, so the first process to end does not release the lease, and a later run on the same machine does not wait for dead processes.
 
 HOLDER_ANNOTATION = "accel.gpu/holder"
+# The page of the run that holds the lease, such as that of an AWX job.
+URL_ANNOTATION = "accel.gpu/holder-url"
+# What a Lease says about its holder is text of others.
+_MAX_HOLDER = 200
 Process = dict[str, t.Any]
 
 
@@ -249,7 +254,7 @@ def reason_lost(held: Document, live: Document | None, holder: str) -> str:
     now, before = live.get("spec") or {}, held["spec"]
     other = now.get("holderIdentity")
     if other and other != holder:
-        return f"another run, {other}, took it"
+        return f"another run, {named_holder(live)}, took it"
     if not other or any(now.get(key) != before.get(key) for key in ("leaseTransitions", "acquireTime")):
         return "another run held it in the meantime"
     if str(now.get("renewTime")) < str(before.get("renewTime")):
@@ -257,21 +262,34 @@ def reason_lost(held: Document, live: Document | None, holder: str) -> str:
     return ""
 
 
-def held_message(name: str, spec: Document, own_holder: str, waited: float) -> str:
-    """The message about the run that holds the lease, with its name, the time when it acquired the lease, and the remedy."""
+def named_holder(lease: Document) -> str:
+    """The run that holds a Lease, with its page if it has one: `awx-7/prod (https://awx.example.com/#/jobs/playbook/7)`."""
+    holder = _shown((lease.get("spec") or {}).get("holderIdentity"))
+    url = web_url(str(((lease.get("metadata") or {}).get("annotations") or {}).get(URL_ANNOTATION) or ""))
+    return f"{holder} ({url})" if url else holder
+
+
+def held_message(name: str, lease: Document, own_holder: str, waited: float) -> str:
+    """The message about the run that holds the lease, with its name and its page, the time when it acquired the lease, and the remedy."""
+    spec = lease.get("spec") or {}
     holder, since, last = (spec.get(key) for key in ("holderIdentity", "acquireTime", "renewTime"))
     run, slash, host = str(holder).partition("/")
     subject, remedy = (
-        f"Another run, {holder},",
+        f"Another run, {named_holder(lease)},",
         "Wait until it finishes, or raise gpu_cluster.lease.wait_timeout (in a task with this module: its option lease_wait_timeout).",
     )
     if slash and run == own_holder.partition("/")[0]:
-        subject = f"Inventory host {host} of this same run"
+        subject = f"Inventory host {_shown(host)} of this same run"
         remedy = "One inventory host represents one cluster: assign each cluster to one host of the inventory."
     return (
         f"{subject} has been changing this cluster since {since}; it last renewed its lease {name} at {last} (waited {waited:.0f} s). "
         f"{remedy} If that run is dead, the lease expires {spec.get('leaseDurationSeconds')} s after its last renewal."
     )
+
+
+def _shown(value: object) -> str:
+    text = visible(str(value))
+    return text if len(text) <= _MAX_HOLDER else f"{text[:_MAX_HOLDER]}..."
 
 
 def _listed(lease: Document | None) -> list[Process]:
@@ -324,6 +342,8 @@ class Lease:
     client: Client
     # See holder_of(). All processes of the same holder share the lease.
     holder: str
+    # The page of this run; empty if it has none.
+    url: str = ""
     namespace: str = LEASE_NAMESPACE
     name: str = LEASE_NAME
     duration: float = 30
@@ -465,8 +485,10 @@ class Lease:
             if now - renewed_at > float(spec.get("leaseDurationSeconds") or self.duration):
                 return live
             if now - start >= self.wait_timeout:
-                raise LeaseHeld(held_message(self._full_name, spec, self.holder, now - start))
-            self.progress.report(f"waiting for {holder}, which is changing this cluster ({now - start:.0f} s)")
+                raise LeaseHeld(held_message(self._full_name, live, self.holder, now - start))
+            self.progress.report(
+                f"waiting for {named_holder(live)}, which is changing this cluster ({now - start:.0f} s)"
+            )
             self.sleep(min(_POLL, max(0.05, start + self.wait_timeout - now)))
 
     def _is_free(self, live: Object | None) -> bool:
@@ -541,7 +563,8 @@ class Lease:
                 body["metadata"]["annotations"][HOLDER_ANNOTATION] = json.dumps(remaining)
             else:
                 body["spec"].update(holderIdentity="", leaseDurationSeconds=1)
-                del body["metadata"]["annotations"][HOLDER_ANNOTATION]
+                for annotation in (HOLDER_ANNOTATION, URL_ANNOTATION):
+                    body["metadata"]["annotations"].pop(annotation, None)
             try:
                 self.client.replace(self._path, body, budget=5)
                 return
@@ -571,11 +594,12 @@ class Lease:
         before = (live or {}).get("spec") or {}
         same = before.get("holderIdentity") == self.holder
         processes = [*others(live, self.holder, self._process), self._process]
-        metadata: Object = {
-            "name": self.name,
-            "namespace": self.namespace,
-            "annotations": {**self._identity.annotations(self._path, live), HOLDER_ANNOTATION: json.dumps(processes)},
-        }
+        annotations = {**self._identity.annotations(self._path, live), HOLDER_ANNOTATION: json.dumps(processes)}
+        # The page of a previous holder, which was killed, must not stay.
+        annotations.pop(URL_ANNOTATION, None)
+        if self.url:
+            annotations[URL_ANNOTATION] = self.url
+        metadata: Object = {"name": self.name, "namespace": self.namespace, "annotations": annotations}
         if live is not None:
             metadata.update({key: live["metadata"].get(key) for key in ("uid", "resourceVersion")})
         return {

@@ -236,6 +236,7 @@ class ClusterModule(BaseModule):
         return Lease(
             self.client,
             holder_of(self.run_id, self.inventory_hostname),
+            url=self.run_url,
             namespace=self.kube_params["lease_namespace"],
             progress=self.progress,
             active=not self.check_mode,

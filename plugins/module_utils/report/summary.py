@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
-from ..core.messages import abbreviate, printable
+from ..core.messages import MAX_LISTED, abbreviate, join_words, printable
 
 Document = t.Mapping[str, t.Any]
 # The numbers of gpu_info's impact that the summary has. They are 0 if the impact is unknown.
@@ -76,3 +77,64 @@ def _sentence(impact: Document, preview: Document) -> str:
     if preview.get("msg") and not preview.get("nodegroups"):
         sentence += "; the cloud was not reached, so the changes of node groups are unknown"
     return f"{sentence[:1].upper()}{sentence[1:]}."
+
+
+# Before its first change, a run that applies an approved plan compares its impact with that of the plan. Somebody else may have changed the cluster since.
+
+_GROUP = re.compile(r"(.+) \(([0-9]+) nodes?\)")
+
+
+def approval_problems(plans: Document, cluster: str, now: Document | None) -> list[str]:
+    """Why the approval of plans does not cover a run on this cluster; empty if it does.
+
+    plans: by the name of the variable that ends with the number of the plan's job, the summaries of this job by cluster. Of several plans of a cluster, the
+    latest counts. now: the summary of a plan at this time; None to compare only which clusters the plans contain.
+    """
+    numbers = {int(name.rpartition("_")[2]): plan for name, plan in plans.items() if isinstance(plan, t.Mapping)}
+    jobs = [str(number) for number in sorted(numbers)]
+    planned = [(number, plan[cluster]) for number, plan in sorted(numbers.items()) if cluster in plan]
+    remedy = "This run changes nothing on it. Launch the workflow again, and approve its plan."
+    if not planned:
+        known = f"the plan that was approved (job {join_words(jobs)})" if jobs else "the plan that was approved"
+        return [
+            f"The cluster {cluster} is not in {known}, so nobody has seen its changes: it was added to the inventory after the plan, or its plan failed. "
+            f"{remedy}"
+        ]
+    job, approved = planned[-1]
+    if not isinstance(approved, t.Mapping) or not approved.get("reachable"):
+        return [
+            f"The plan that was approved (job {job}) did not reach the cluster {cluster}, so nobody has seen its changes. {remedy} If this run creates the "
+            "cluster, so that no plan can reach it, launch site without the workflow."
+        ]
+    greater = list(_greater(approved.get("impact"), now.get("impact") or {})) if now is not None else []
+    if not greater:
+        return []
+    return [
+        printable(
+            f"On the cluster {cluster}, this run would do more than the plan that was approved (job {job}): {abbreviate(greater, MAX_LISTED, '; ')}. "
+            f"Somebody has changed the cluster or its declaration since. {remedy}"
+        )
+    ]
+
+
+def _greater(approved: t.Any, now: Document) -> t.Iterator[str]:
+    """The numbers that are greater than the approved ones, and the node groups whose deletion was not approved. An unknown number was not approved."""
+    known = approved if isinstance(approved, t.Mapping) else {}
+    for key, text in _TEXTS.items():
+        before = known.get(key)
+        limit = before if isinstance(before, int) else 0
+        if now[key] > limit:
+            yield f"{text}: {now[key]} instead of {limit}"
+    groups = known.get("deleted_nodegroups")
+    listed = dict(map(_group, groups)) if isinstance(groups, list) else {}
+    for name, count in map(_group, now["deleted_nodegroups"]):
+        if name not in listed:
+            yield f"node group to delete: {name}"
+        elif count > listed[name]:
+            yield f"nodes of the node group to delete, {name}: {count} instead of {listed[name]}"
+
+
+def _group(text: t.Any) -> tuple[str, int]:
+    """The name and the number of nodes of a node group to delete."""
+    match = _GROUP.fullmatch(str(text))
+    return (match[1], int(match[2])) if match else (str(text), 0)

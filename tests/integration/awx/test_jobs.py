@@ -203,22 +203,22 @@ def test_the_workflow_waits_for_an_approval(running: StandIn) -> None:
     workflow = running.launch(
         "GPU rollout", "workflow_job_templates", limit="one", extra_vars={"gpu_validation_force": "true"}
     )
-
-    def pending() -> Any:
-        rows = [row for row in runs.rows["workflow_approvals"].values() if row["workflow_job"] == workflow["id"]]
-        return rows[0] if rows else None
-
-    approval = runs.wait_for(pending, 300)
+    approval = running.pending_approval(workflow)
     assert "gpu_report_summary" in approval["description"]
     (plan,) = [job for job in runs.rows["jobs"].values() if job["id"] > workflow["id"]]
     assert plan["artifacts"][PLANNED].keys() == {"one"}
     assert running.request("POST", f"workflow_approvals/{approval['id']}/approve/")[0] == 204
     runs.wait(workflow, 300)
     jobs = [job for job in runs.rows["jobs"].values() if job["id"] > workflow["id"]]
-    # The cluster does not exist, so site fails, and no report hides this.
+    # The cluster does not exist, so its plan shows no changes, and site does not start. No report hides the failure.
     assert [(job["name"], job["status"]) for job in jobs] == [("GPU plan", "successful"), ("GPU site", "failed")]
     assert jobs[1]["answers"]["gpu_validation_force"] == "true"
     assert jobs[1]["limit"] == "one"
+    refusal = (
+        f"The plan that was approved (job {plan['id']}) did not reach the cluster one, so nobody has seen its changes."
+    )
+    assert shows(jobs[1]["output"], refusal), jobs[1]["output"][-3000:]
+    assert not shows(jobs[1]["output"], NO_CLUSTER)
     assert workflow["status"] == "failed"
 
 
@@ -226,12 +226,7 @@ def test_the_workflow_waits_for_an_approval(running: StandIn) -> None:
 def test_a_refused_plan_is_not_applied(running: StandIn) -> None:
     runs = running.awx.runs
     workflow = running.launch("GPU rollout", "workflow_job_templates", limit="two")
-    approval = runs.wait_for(
-        lambda: next(
-            (row for row in runs.rows["workflow_approvals"].values() if row["workflow_job"] == workflow["id"]), None
-        ),
-        300,
-    )
+    approval = running.pending_approval(workflow)
     assert running.request("POST", f"workflow_approvals/{approval['id']}/deny/")[0] == 204
     assert runs.wait(workflow, 60)["status"] == "failed"
     assert [job["name"] for job in runs.rows["jobs"].values() if job["id"] > workflow["id"]] == ["GPU plan"]

@@ -16,6 +16,7 @@ import pytest
 from lab import fleet, ports, processes
 from lab.layout import DEFAULT_FLEET
 from lab.lifecycle import say
+from tests.helpers.polling import busy_factor
 
 from .conftest import OwnLab
 
@@ -38,9 +39,9 @@ def built(own: OwnLab, request: pytest.FixtureRequest) -> None:
 @pytest.mark.alone
 @pytest.mark.usual(10)
 def test_time_and_memory_of_up(own: OwnLab) -> None:
-    started, load_factor = time.monotonic(), _load_factor()
+    started, factor = time.monotonic(), busy_factor()
     output = own.command("up")
-    assert time.monotonic() - started < UP_SECONDS * load_factor
+    assert time.monotonic() - started < UP_SECONDS * factor
     assert output.startswith(f'eval "$(lab/lab --name {own.name} env)"')
     status = own.status()
     assert status["up"]
@@ -165,9 +166,9 @@ def test_reset_creates_a_clean_cluster(own: OwnLab) -> None:
     before = own.status()["server"]
     own.command("nodes", "scale", "cpu", "30")
     own.command("fault", "inject", "operator-broken")
-    started, load_factor = time.monotonic(), _load_factor()
+    started, factor = time.monotonic(), busy_factor()
     own.command("reset")
-    assert time.monotonic() - started < RESET_SECONDS * load_factor
+    assert time.monotonic() - started < RESET_SECONDS * factor
     status = own.status()
     assert (status["up"], status["groups"], status["faults"]) == (True, NODES, {})
     assert status["server"] == before
@@ -194,11 +195,6 @@ def _create_namespace(own: OwnLab) -> None:
     """Start the lab, and create the namespace `mine`, unless an earlier test has: `make test` runs only a sample of the tests."""
     own.command("up")
     own.shell("kubectl get namespace mine || kubectl create namespace mine")
-
-
-def _load_factor() -> float:
-    """Return the factor for time limits on a machine with other load: the load per processor, at least 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def _link(handle: Path) -> str:

@@ -144,7 +144,10 @@ def test_a_credential_plugin_that_fails(kube: Kube) -> None:
         ("a: [b", "cannot be used: while parsing a flow sequence"),
         ("hello", "it is not a kubeconfig"),
         ("", "is empty"),
-        ("{apiVersion: v1, kind: Config, contexts: [], clusters: [], users: []}", "current-context"),
+        (
+            "{apiVersion: v1, kind: Config, contexts: [], clusters: [], users: []}",
+            "has no current context; set context to one of",
+        ),
     ],
 )
 def test_no_kubeconfig(kube: Kube, content: str, text: str) -> None:

@@ -17,7 +17,7 @@ from lab.parts import of_openshift
 from tests.labs import OPENSHIFT, Lab, build_lab, own_lab
 from tests.programs import REPO
 
-from . import openshift
+from . import awx, openshift
 from .environment import environment
 from .groups import CLUSTERS, CREATED_GROUPS, DELAY, FORKS, GROUPS, GROUPS_OF_ONE_CLUSTER, NodeGroupBenchmark
 from .images import ImagesBenchmark
@@ -92,6 +92,11 @@ class Bench:
         self.rows += groups.fleet(CLUSTERS, GROUPS, FORKS)
         self.environment = self.environment or environment(lab, ROUNDS, self._load)
 
+    def awx(self, lab: Lab, folder: Path) -> None:
+        """Measure the slices of a job for many clusters."""
+        self.rows += awx.slices(folder / "fleet", awx.CLUSTERS, awx.SLICES, self._say)
+        self.environment = self.environment or environment(lab, ROUNDS, self._load)
+
     def vsphere(self, lab: Lab, folder: Path) -> None:
         """Measure templates in vCenter, and machines that are cloned from one."""
         benchmark = VSphereBenchmark(lab, folder, UPLOADS, self._say)
@@ -110,6 +115,7 @@ def main() -> int:
         "groups": (Bench.groups, ("openstack",)),
         "images": (Bench.images, ("registry",)),
         "vsphere": (Bench.vsphere, _VSPHERE),
+        "awx": (Bench.awx, ()),
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--page", type=Path, help=f"output file (default: {PAGE}; with --only: none)")

@@ -38,6 +38,10 @@ _COMMANDS = (
     ("For comparison, openstack", "openstack coe nodegroup list CLUSTER; openstack coe nodegroup show CLUSTER GROUP"),
     ("Images", "ansible-playbook -i inventories/lab tests/performance/bench/images.yml"),
     ("For comparison, skopeo", "skopeo copy --all --preserve-digests docker://SOURCE docker://DESTINATION"),
+    (
+        "Slices of a job in AWX, and a job for one cluster",
+        "ansible-playbook --forks 2 [-l CLUSTER] report.yml; ansible-playbook --forks 2 [-l CLUSTER] plan.yml",
+    ),
     ("Templates and machines on vSphere", "ansible-playbook -i CLUSTERS tests/performance/bench/vsphere.yml"),
     ("For comparison, govc", "govc import.ova -ds DATASTORE -pool POOL -folder FOLDER OVA; sha256sum OVA"),
 )

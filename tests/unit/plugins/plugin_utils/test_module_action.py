@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which progress lines are shown, and how often an unchanged line is repeated."""
+"""Which progress lines are shown, how often an unchanged line is repeated, and how a run names itself."""
 
 from __future__ import annotations
 
@@ -35,3 +35,34 @@ def test_an_unchanged_line_is_repeated_while_the_module_reports_it(monkeypatch: 
 def test_progress_cannot_change_the_terminal() -> None:
     shown = module_action._Reader("prod", hide_text=False)._format({"text": "pulling \x1b[2J\u202ex\nok: [prod]"})
     assert shown == r"prod: pulling \u001b[2J\u202ex\nok: [prod]"
+
+
+@pytest.mark.parametrize(
+    ("host", "job", "name", "url"),
+    [
+        ("https://awx.example.com", "7", "awx-7", "https://awx.example.com/#/jobs/playbook/7"),
+        ("https://awx.example.com/", "7", "awx-7", "https://awx.example.com/#/jobs/playbook/7"),
+        ("http://10.0.0.1:8052", "7", "awx-7", "http://10.0.0.1:8052/#/jobs/playbook/7"),
+        # Nobody has set AWX's address.
+        ("https://towerhost", "7", "awx-7", ""),
+        ("https://platformhost", "7", "awx-7", ""),
+        ("https://admin:secret@awx.example.com", "7", "awx-7", ""),
+        ("https://awx.example.com/?token=secret", "7", "awx-7", ""),
+        ("https://awx.example.com\nok: [prod]", "7", "awx-7", ""),
+        ("ftp://awx.example.com", "7", "awx-7", ""),
+        ("awx.example.com", "7", "awx-7", ""),
+        ("https://awx.example.com/" + "a" * 300, "7", "awx-7", ""),
+        ("https://awx.example.com", "../7", "awx-../7", ""),
+        ("https://awx.example.com", "", "", ""),
+        # JOB_ID alone is not AWX's.
+        ("", "7", "", ""),
+    ],
+)
+def test_a_job_names_itself_and_its_page(
+    monkeypatch: pytest.MonkeyPatch, host: str, job: str, name: str, url: str
+) -> None:
+    monkeypatch.delenv("AWX_JOB_ID", raising=False)
+    monkeypatch.setenv("AWX_HOST", host)
+    monkeypatch.setenv("JOB_ID", job)
+    assert module_action.run_url() == url
+    assert module_action.run_id() == name or (not name and not module_action.run_id().startswith("awx-"))

@@ -74,6 +74,32 @@ def client(params: Values, cluster: Values, environ: dict[str, str], monkeypatch
     return Client(ConnectionOptions.from_params(params, cluster), "tests")
 
 
+@pytest.mark.parametrize("current", [None, "", "gone", "test"])
+def test_a_selected_context_needs_no_current_one(
+    tmp_path: Path, files: dict[str, str], monkeypatch: pytest.MonkeyPatch, current: str | None
+) -> None:
+    """A credential of AWX contains the contexts of all clusters, and no run uses the current one."""
+    documents = [
+        yaml.safe_load(Path(kubeconfig(tmp_path / name, url, name=name)).read_text())
+        for name, url in (("prod", PROD), ("test", TEST))
+    ]
+    merged = documents[0]
+    for part in ("contexts", "clusters", "users"):
+        merged[part] += documents[1][part]
+    del merged["current-context"]
+    if current is not None:
+        merged["current-context"] = current
+    path = tmp_path / "merged"
+    path.write_text(yaml.safe_dump(merged))
+    for name, url in (("prod", PROD), ("test", TEST)):
+        assert reach({}, {"kubeconfig": str(path), "context": name}, {}, monkeypatch).server == url
+    if current == "test":
+        assert reach({}, {"kubeconfig": str(path)}, {}, monkeypatch).server == TEST
+    else:
+        with pytest.raises(ConnectionProblem, match="has no current context; set context to one of: prod, test"):
+            reach({}, {"kubeconfig": str(path)}, {}, monkeypatch)
+
+
 REACHED: list[tuple[Values, Values, Values, str, str]] = [
     # options, gpu_cluster, environment -> server, bearer token
     ({"kubeconfig": "{prod}"}, {"kubeconfig": "{test}"}, {}, PROD, "token-of-prod"),

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.accel.gpu.plugins.module_utils.core.waits import Progress
 from ansible_collections.accel.gpu.plugins.module_utils.kube import lease as module
 from ansible_collections.accel.gpu.plugins.module_utils.kube.errors import ApiError
 from ansible_collections.accel.gpu.plugins.module_utils.kube.lease import (
     HOLDER_ANNOTATION,
+    URL_ANNOTATION,
     Lease,
     LeaseHeld,
     LeaseLost,
@@ -76,6 +78,65 @@ def test_another_run_is_named(server: Server, clock: Clock) -> None:
         pytest.raises(LeaseHeld, match=f"Another run, {OTHER}, .*raise gpu_cluster.lease.wait_timeout"),
     ):
         lease(server, clock, PROD).__enter__()
+
+
+URL = "https://awx.example.com/#/jobs/playbook/7"
+
+
+def annotations_of(server: Server) -> dict[str, str]:
+    assert server.lease is not None
+    return dict(server.lease["metadata"]["annotations"])
+
+
+def test_the_page_of_the_run_is_in_the_lease_as_long_as_it_is_held(server: Server, clock: Clock) -> None:
+    with lease(server, clock, OTHER, url=URL) as held:
+        assert annotations_of(server)[URL_ANNOTATION] == URL
+        clock.pass_by(11)
+        until(lambda: renewed(server, held))
+        assert annotations_of(server)[URL_ANNOTATION] == URL
+    assert URL_ANNOTATION not in annotations_of(server)
+
+
+def test_the_page_of_a_dead_run_does_not_stay(server: Server, clock: Clock) -> None:
+    killed = lease(server, clock, OTHER, url=URL)
+    killed._put(None)
+    elsewhere(server)
+    with lease(server, clock, PROD, wait_timeout=60):
+        assert server.spec["holderIdentity"] == PROD
+        assert URL_ANNOTATION not in annotations_of(server)
+
+
+@pytest.mark.parametrize(
+    ("holder", "url", "text"),
+    [
+        (OTHER, URL, f"Another run, {OTHER} ({URL}), has been changing this cluster"),
+        (OTHER, "", f"Another run, {OTHER}, has been changing"),
+        (OTHER, "https://user:secret@awx.example.com/", f"Another run, {OTHER}, has been changing"),
+        (OTHER, "javascript:alert(1)", f"Another run, {OTHER}, has been changing"),
+        (OTHER, 7, f"Another run, {OTHER}, has been changing"),
+        ("a\nok: [prod]\x1b[2J", "", r"Another run, a\nok: [prod]\u001b[2J, has been changing"),
+        ("a" * 300, "", f"Another run, {'a' * 200}..., has been changing"),
+        (f"{RUN}/b\x1b[2J", "", r"Inventory host b\u001b[2J of this same run"),
+        (f"{RUN}/{'b' * 300}", "", f"Inventory host {'b' * 200}... of this same run"),
+    ],
+)
+def test_what_a_lease_says_about_its_holder_is_text_of_others(
+    server: Server, clock: Clock, holder: str, url: Any, text: str
+) -> None:
+    reports: list[str] = []
+    progress = Progress(None)
+    progress.report = lambda text, *_counts, **_options: reports.append(text)  # type: ignore[method-assign]
+    annotations = {URL_ANNOTATION: url} if url else {}
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    server._stored({"metadata": {"uid": "u", "annotations": annotations}, "spec": spec})
+    with pytest.raises(LeaseHeld) as caught:
+        lease(server, clock, PROD, wait_timeout=5, progress=progress).__enter__()
+    assert text in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    shown = [*reports, str(caught.value)]
+    assert reports
+    assert all(line.isprintable() and "secret" not in line and "javascript" not in line for line in shown)
+    assert all((URL in line) == (url == URL) for line in shown)
 
 
 def test_two_modules_of_one_host_share_it_until_the_last_one_ends(server: Server, clock: Clock) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.accel.gpu.plugins.filter.approval_problems import approval_problems
 from ansible_collections.accel.gpu.plugins.filter.report_summary import report_summary
 
 INFO: dict[str, Any] = {"reachable": True, "totals": {"gpu_nodes": 2, "gpus": 8}, "drift": [], "warnings": []}
@@ -76,3 +77,85 @@ def test_an_unreachable_cluster_is_not_a_harmless_plan() -> None:
 def test_wrong_input(info: Any, kind: str) -> None:
     with pytest.raises(AnsibleFilterError, match=r"accel\.gpu\.report_summary"):
         report_summary(info, kind)
+
+
+NOTHING = report_summary(INFO, "plan")
+SOMETHING = report_summary({**INFO, "impact": {"pods": 3, "driver_restarts": 2}}, "plan", PREVIEW)
+UNREACHABLE = report_summary({"reachable": False}, "plan")
+
+
+@pytest.mark.parametrize(
+    ("plans", "problem"),
+    [
+        ({"gpu_plan_of_job_7": {"prod": NOTHING}}, ""),
+        # The slices of a job have a variable each.
+        ({"gpu_plan_of_job_7": {"test": NOTHING}, "gpu_plan_of_job_8": {"prod": NOTHING}}, ""),
+        ({"gpu_plan_of_job_7": {"test": NOTHING}}, "prod is not in the plan that was approved (job 7), so nobody has seen its changes"),
+        ({"gpu_plan_of_job_10": {}, "gpu_plan_of_job_9": {"test": NOTHING}}, "the plan that was approved (job 9 and 10)"),
+        ({"gpu_plan_of_job_7": {"prod": UNREACHABLE}}, "approved (job 7) did not reach the cluster prod"),
+        # The latest plan counts.
+        ({"gpu_plan_of_job_10": {"prod": NOTHING}, "gpu_plan_of_job_9": {"prod": UNREACHABLE}}, ""),
+        ({"gpu_plan_of_job_9": {"prod": NOTHING}, "gpu_plan_of_job_10": {"prod": UNREACHABLE}}, "(job 10) did not reach"),
+        # Nothing that is no plan is an approval.
+        ({"gpu_plan_of_job_7": {"prod": True}}, "did not reach the cluster prod"),
+        ({"gpu_plan_of_job_7": {"prod": None}}, "did not reach the cluster prod"),
+        ({"gpu_plan_of_job_7": {"prod": {}}}, "did not reach the cluster prod"),
+        ({"gpu_plan_of_job_7": "prod"}, "prod is not in the plan that was approved, so"),
+        ({"gpu_plan_of_job_7": ["prod"]}, "prod is not in the plan that was approved, so"),
+    ],
+)  # fmt: skip
+def test_a_cluster_without_a_plan_is_refused(plans: dict[str, Any], problem: str) -> None:
+    problems = approval_problems(plans, "prod")
+    assert len(problems) == bool(problem)
+    assert all(
+        problem in text and "This run changes nothing on it. Launch the workflow again" in text for text in problems
+    )
+
+
+@pytest.mark.parametrize(
+    ("approved", "change", "problem"),
+    [
+        (SOMETHING, {}, ""),
+        (SOMETHING, NOTHING["impact"], ""),
+        (SOMETHING, {"pods": 2, "created_nodes": 0, "deleted_nodegroups": ["old (1 node)"]}, ""),
+        (SOMETHING, {"pods": 4}, "pods that lose their GPU: 4 instead of 3."),
+        (SOMETHING, {"driver_restarts": 5}, "nodes whose driver restarts: 5 instead of 2."),
+        (SOMETHING, {"repartitioned_nodes": 1}, "nodes that are partitioned anew: 1 instead of 0."),
+        (SOMETHING, {"created_nodes": 9}, "nodes to create, which the cloud may bill: 9 instead of 3."),
+        (SOMETHING, {"removed_nodes": 3}, "nodes to remove: 3 instead of 2."),
+        (
+            SOMETHING,
+            {"pods": 4, "removed_nodes": 3},
+            "lose their GPU: 4 instead of 3; nodes to remove: 3 instead of 2.",
+        ),
+        (SOMETHING, {"deleted_nodegroups": ["new (1 node)"]}, "node group to delete: new."),
+        (
+            SOMETHING,
+            {"deleted_nodegroups": ["old (4 nodes)"]},
+            "nodes of the node group to delete, old: 4 instead of 3.",
+        ),
+        # What the plan did not know was not approved.
+        ({"reachable": True}, {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
+        ({"reachable": True, "impact": {"pods": "many"}}, {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
+        ({"reachable": True, "impact": {"deleted_nodegroups": "old (3 nodes)"}}, {}, "node group to delete: old"),
+    ],
+)
+def test_a_greater_impact_than_the_approved_one_is_refused(
+    approved: dict[str, Any], change: dict[str, Any], problem: str
+) -> None:
+    now = {**SOMETHING, "impact": {**SOMETHING["impact"], **change}}
+    problems = approval_problems({"gpu_plan_of_job_7": {"prod": approved}}, "prod", now)
+    assert len(problems) == bool(problem)
+    assert all(problem in text and "the plan that was approved (job 7)" in text for text in problems)
+
+
+def test_text_of_others_cannot_change_the_terminal() -> None:
+    now = {**SOMETHING, "impact": {**SOMETHING["impact"], "deleted_nodegroups": ["old\x1b[2J (3 nodes)"]}}
+    (problem,) = approval_problems({"gpu_plan_of_job_7": {"prod": SOMETHING}}, "prod", now)
+    assert problem.isprintable()
+
+
+@pytest.mark.parametrize(("plans", "now"), [([], None), ({}, []), ({}, {"result": "drift"})])
+def test_other_input_is_no_plan(plans: Any, now: Any) -> None:
+    with pytest.raises(AnsibleFilterError):
+        approval_problems(plans, "prod", now)

@@ -22,7 +22,7 @@ from tests.programs import REPO
 
 PLAYBOOKS = {path.stem: path.read_text(encoding="utf-8") for path in (REPO / "playbooks").glob("*.yml")}
 # The playbooks without a job template: others import the first three, and the last one creates the job templates.
-WITHOUT = {"kubeconfigs", "require_hosts", "require_pool", "awx"}
+WITHOUT = {"kubeconfigs", "require_approval", "require_hosts", "require_pool", "awx"}
 QUESTIONS = [
     (name, question) for name, operation in OPERATIONS.items() for question in survey(name, operation).get("spec", [])
 ]
