@@ -22,7 +22,7 @@ from .injectors import Injected, inject
 from .store import Refused, Row, Store, page_of
 
 _DONE = ("successful", "failed", "canceled", "error")
-_RUNS = {
+RUNS = {
     "jobs": "job",
     "workflow_jobs": "workflow_job",
     "project_updates": "project_update",
@@ -52,7 +52,7 @@ class Runs:
         self.image_collections: list[Path] = []
         # Fills the folder requirements_collections of a project, instead of ansible-galaxy, which would need Galaxy.
         self.install_requirements: Callable[[Path, Path], None] | None = None
-        self.rows: dict[str, dict[int, Row]] = {kind: {} for kind in _RUNS}
+        self.rows: dict[str, dict[int, Row]] = {kind: {} for kind in RUNS}
         self.inventories: dict[int, dict[int, Row]] = {}
         self._containers: dict[int, Container] = {}
         self._one_at_a_time: dict[int, threading.Lock] = {}
@@ -126,7 +126,7 @@ class Runs:
         }
         if method == "POST" and (action := actions.get((kind, part))):
             return (202 if part == "update" else 201), self.shown(action())
-        if kind not in _RUNS:
+        if kind not in RUNS:
             return None
         if not number:
             rows = [
@@ -180,7 +180,7 @@ class Runs:
         number = self.store.next_id()
         row = {
             "id": number,
-            "type": _RUNS[kind],
+            "type": RUNS[kind],
             "kind": kind,
             "name": "",
             "status": "pending",
@@ -209,7 +209,7 @@ class Runs:
     def shown(self, row: Row) -> Row:
         """Return a run as the API shows it."""
         path = f"/api/v2/{row['kind']}/{row['id']}/"
-        hidden = ("output", "kind", "answers")
+        hidden = ("output", "kind", "answers", "given_artifacts", "canceled", "job_kind")
         related = {"job": f"/api/v2/{row['job_kind']}/{row['job']}/"} if row.get("job_kind") else {}
         shown = {key: value for key, value in row.items() if key not in hidden}
         return {
