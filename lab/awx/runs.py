@@ -31,7 +31,7 @@ RUNS = {
     "workflow_job_nodes": "workflow_job_node",
 }
 # What a launch may set, and the field of the job template that allows it.
-_PROMPTED = {
+PROMPTED = {
     "limit": "limit",
     "job_type": "job_type",
     "job_tags": "tags",
@@ -125,7 +125,9 @@ class Runs:
             ("jobs", "relaunch"): lambda: self.relaunch(self._row("jobs", number)),
         }
         if method == "POST" and (action := actions.get((kind, part))):
-            return (202 if part == "update" else 201), self.shown(action())
+            row = action()
+            # The answer names the new run by its type, too.
+            return (202 if part == "update" else 201), {**self.shown(row), row["type"]: row["id"]}
         if kind not in RUNS:
             return None
         if not number:
@@ -209,7 +211,10 @@ class Runs:
     def shown(self, row: Row) -> Row:
         """Return a run as the API shows it."""
         path = f"/api/v2/{row['kind']}/{row['id']}/"
-        hidden = ("output", "kind", "answers", "given_artifacts", "canceled", "job_kind")
+        hidden = {"output", "kind", "answers", "given_artifacts", "canceled", "job_kind"}
+        if row["type"] == "workflow_job_node":
+            # These belong to the job of the step.
+            hidden |= {"name", "status", "failed", "finished", "elapsed"}
         related = {"job": f"/api/v2/{row['job_kind']}/{row['job']}/"} if row.get("job_kind") else {}
         shown = {key: value for key, value in row.items() if key not in hidden}
         return {
@@ -217,7 +222,6 @@ class Runs:
             "url": path,
             "related": related,
             "summary_fields": {},
-            **({row["type"]: row["id"]} if row["type"] in ("job", "workflow_job") else {}),
         }
 
     def wait(self, row: Row, seconds: float) -> Row:
@@ -302,7 +306,7 @@ class Runs:
         """Start a job, or a workflow of slices. Prompts that the template does not ask for are ignored, and named in the answer."""
         prompts, ignored = {}, {}
         for key, value in body.items():
-            if key in _PROMPTED and template[f"ask_{_PROMPTED[key]}_on_launch"]:
+            if key in PROMPTED and template[f"ask_{PROMPTED[key]}_on_launch"]:
                 prompts[key] = value
             elif key != "extra_vars":
                 ignored[key] = value
@@ -322,7 +326,7 @@ class Runs:
     def relaunch(self, previous: Row) -> Row:
         """Start a job with the answers of an earlier job."""
         template = self.store.row("job_templates", previous["job_template"])
-        row = self._job(template, {key: previous[key] for key in _PROMPTED}, previous["answers"], {})
+        row = self._job(template, {key: previous[key] for key in PROMPTED}, previous["answers"], {})
         threading.Thread(target=self._run, args=(row, template), daemon=True).start()
         return row
 
@@ -347,7 +351,7 @@ class Runs:
     def _job(
         self, template: Row, prompts: Row, answers: Row, artifacts: Row, slice_number: int = 1, slice_count: int = 1
     ) -> Row:
-        values = {key: prompts.get(key, template[key]) for key in _PROMPTED}
+        values = {key: prompts.get(key, template[key]) for key in PROMPTED}
         return self._new(
             "jobs",
             name=template["name"],
@@ -443,7 +447,7 @@ class Runs:
 
     def launch_workflow(self, template: Row, body: Row) -> Row:
         """Start a workflow."""
-        answers, dummy = self._answers(template, body.get("extra_vars") or {})
+        answers, refused = self._answers(template, body.get("extra_vars") or {})
         limit = body.get("limit", "") if template["ask_limit_on_launch"] else ""
         row = self._new(
             "workflow_jobs",
@@ -452,6 +456,7 @@ class Runs:
             workflow_job_template=template["id"],
             is_sliced_job=False,
         )
+        row["ignored_fields"] = {"extra_vars": refused} if refused else {}
         threading.Thread(target=self._run_workflow, args=(row, template, answers, limit), daemon=True).start()
         return row
 

@@ -107,6 +107,7 @@ _value:
       description: What the run does with the steps of the workflow.
       type: dict
       contains:
+        left: {description: 'The steps with wrong links, and the links that they keep. The run removes the others first.', type: list, elements: dict, sample: []}
         links: {description: The steps whose links the run sets., type: list, elements: dict, sample: []}
         deleted: {description: The identifiers of the steps that the run deletes before it creates its own., type: list, elements: str, sample: []}
     removed:
@@ -222,11 +223,11 @@ def _additions(
     approved = any(grant["role"] == "approval" for grant in grants)
     added = [*added_schedules(verdicts, details.get("schedules", ()), approved=approved), *added_members(verdicts, grants, details)]
     removed: list[str] = []
-    steps: dict[str, t.Any] = {"links": [], "deleted": []}
+    steps: dict[str, t.Any] = {"deleted": [], "left": [], "links": []}
     for verdict in verdicts:
         if verdict.item.kind == "workflow_job_templates" and verdict.action in (CREATE, UPDATE):
             plan = plan_steps(verdict.item, details.get("steps", ()), numbers, changing)
-            steps = {"links": plan.links, "deleted": plan.deleted}
+            steps = {"deleted": plan.deleted, "left": plan.left, "links": plan.links}
             added, removed = [*plan.kept, *added], plan.removed
     return {"steps": steps, "added": printable(added), "removed": printable(removed)}
 

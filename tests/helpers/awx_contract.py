@@ -82,8 +82,9 @@ def problems(exchange: Exchange) -> list[str]:
     if statuses is None:
         # AWX answers 404 to an address that it does not have.
         return [] if exchange.status in (404, 405) else [f"{request}: AWX has no such request"]
-    lines = [*_query_problems(kind, short, dict(parse_qsl(parts.query, keep_blank_values=True)))]
+    lines: list[str] = []
     if exchange.status < 300:
+        lines += _query_problems(kind, short, dict(parse_qsl(parts.query, keep_blank_values=True)))
         lines += _body_problems(request, kind, short, exchange.body)
     lines += _answer_problems(kind, statuses, exchange)
     return [f"{request}: {line}" for line in lines]

@@ -61,8 +61,13 @@ class Step:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """What a run does with the steps of a workflow: the links to set, the identifiers to delete before, and one line for each step or link of others."""
+    """What a run does with the steps of a workflow, in this order: the identifiers to delete, the links to leave, and the links to set.
 
+    AWX refuses a second link between two steps, and a circle, so all wrong links are removed before a link is added. removed, kept: one line for each step or
+    link of others.
+    """
+
+    left: list[dict[str, t.Any]]
     links: list[dict[str, t.Any]]
     deleted: list[str]
     removed: list[str]
@@ -143,7 +148,8 @@ def plan_steps(workflow: AwxObject, rows: t.Sequence[Row], templates: t.Mapping[
         links = {**foreign, "success": (*node["success"], *foreign["success"])}
         number = templates.get(node.get("template", ""), 0)
         steps[identifier] = Step(identifier, number, node.get("template", ""), own=True, links=links)
-    deleted, removed = [], []
+    deleted: list[str] = []
+    removed = _break_circles(workflow, steps)
     while True:
         early = _without_approval(steps)
         around = [step for step in early if step.template and step.template in changing]
@@ -163,11 +169,46 @@ def plan_steps(workflow: AwxObject, rows: t.Sequence[Row], templates: t.Mapping[
             removed.append(f"{_named(workflow, step)} leads to {name} without an approval")
             steps[step.identifier] = _without_links(step, guarded)
     kept = [f"{_named(workflow, step)} {_position(step, steps, early)}" for name, step in sorted(steps.items()) if not step.own]
-    # The links of others to a step that is deleted and created again are lost with it.
-    touched = {name for name, step in steps.items() if step.own or step.links != actual[name].links or {*reset} & {each for names in step.links.values() for each in names}}
-    links = [{"identifier": name, **{path: list(steps[name].links.get(path, ())) for path in _PATHS}} for name in steps if name in touched]
+    # A step that is deleted and created again has lost the links to it.
+    touched = [name for name, step in steps.items() if step.own or step.links != actual[name].links or _targets(step) & {*reset}]
+    links = [_as_options(name, steps[name].links) for name in touched]
     removed += [f"{workflow.kind}/{workflow.name}: the step {name} has answers or prompts of its own" for name in reset]
-    return StepPlan(links, [*deleted, *reset], removed, kept)
+    return StepPlan(_links_to_leave(actual, steps, {*deleted, *reset}), links, [*deleted, *reset], removed, kept)
+
+
+def _links_to_leave(actual: t.Mapping[str, Step], steps: t.Mapping[str, Step], deleted: t.Container[str]) -> list[dict[str, t.Any]]:
+    """Return the links without those that a run removes, of the steps that have such links."""
+    left = []
+    for name, step in actual.items():
+        if name in deleted:
+            continue
+        links = {path: tuple(each for each in names if each not in deleted) for path, names in step.links.items()}
+        common = {path: tuple(each for each in names if each in steps[name].links[path]) for path, names in links.items()}
+        if common != links:
+            left.append(_as_options(name, common))
+    return left
+
+
+def _as_options(name: str, links: t.Mapping[str, tuple[str, ...]]) -> dict[str, t.Any]:
+    return {"identifier": name, **{path: list(names) for path, names in links.items()}}
+
+
+def _targets(step: Step) -> set[str]:
+    return {name for names in step.links.values() for name in names}
+
+
+def _break_circles(workflow: AwxObject, steps: dict[str, Step]) -> list[str]:
+    """Remove the links of others that lead back to an earlier step of the role, because AWX refuses circles; return one line for each."""
+    lines = []
+    for name in sorted(name for name, step in steps.items() if not step.own):
+        for target in sorted(each for each in _targets(steps[name]) if steps[each].own):
+            following = [target]
+            for each in following:
+                following += [other for other in sorted(_targets(steps[each])) if other not in following]
+            if name in following:
+                lines.append(f"{_named(workflow, steps[name])} leads back to {target}")
+                steps[name] = _without_links(steps[name], {target})
+    return lines
 
 
 def _actual_steps(rows: t.Sequence[Row], declared: t.Container[str]) -> dict[str, Step]:
