@@ -39,6 +39,18 @@ class Outcome:
     artifacts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class User:
+    """Who runs the program of a container.
+
+    AWX on Kubernetes runs it as root. OpenShift assigns a number that has no line in /etc/passwd, with the group root. home: HOME; None if it is not set.
+    The default exists and is writable, and nothing else outside /tmp and /runner is.
+    """
+
+    number: int = 0
+    home: str | None = "/home/runner"
+
+
 class _Unsafe(str):
     """Text that is never rendered as a template."""
 
@@ -61,15 +73,15 @@ def _marked(value: Any) -> Any:
 class Container:
     """One container, which runs one program."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], collections: Sequence[Path]) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], collections: Sequence[Path], user: User | None = None
+    ) -> None:
+        self.folder, self.user = folder, user or User()
         for name in ("env", "inventory", "artifacts", "project"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         paths = ["/runner/requirements_collections", *map(str, collections)]
         self.variables = {
-            "HOME": "/home/runner",
-            # AWX passes `-u root`, whose home is writable in its container. Here, it is this machine's.
-            "ANSIBLE_REMOTE_TMP": "/tmp/.ansible",
+            **({} if self.user.home is None else {"HOME": self.user.home}),
             "AWX_PRIVATE_DATA_DIR": str(folder),
             "AWX_ISOLATED_DATA_DIR": f"/runner/artifacts/{self._ident}",
             "ANSIBLE_FORCE_COLOR": "True",
@@ -189,6 +201,7 @@ class Container:
                 )
         call += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/home", "--dir", "/home/runner"]
         call += ["--bind", str(self.folder), "/runner", "--ro-bind", str(self.folder / "project"), "/runner/project"]
+        call += ["--uid", str(self.user.number), "--gid", "0", "--remount-ro", "/"]
         return [*call, "--chdir", "/runner/project", "--", *program]
 
     @staticmethod

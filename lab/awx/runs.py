@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import rules
-from .container import Container, Outcome
+from .container import Container, Outcome, User
 from .injectors import Injected, inject
 from .store import Refused, Row, Store, page_of
 
@@ -48,6 +48,7 @@ class Runs:
         self.folder, self.store = folder, store
         # The execution environment's variables, such as PATH. Tests add those that stand for its contents.
         self.environment: dict[str, str] = {}
+        self.user = User()
         # Where the collections of the image are, besides those that a project installs.
         self.image_collections: list[Path] = []
         # Fills the folder requirements_collections of a project, instead of ansible-galaxy, which would need Galaxy.
@@ -438,7 +439,9 @@ class Runs:
         }  # fmt: skip
 
     def _container(self, number: int, project: Row, injected: Injected) -> Container:
-        container = Container(self.folder / "jobs" / f"awx_{number}", self.environment, self.image_collections)
+        container = Container(
+            self.folder / "jobs" / f"awx_{number}", self.environment, self.image_collections, self.user
+        )
         container.copy_project(self.checkout(project), self.requirements(project))
         container.add(injected)
         return container

@@ -426,7 +426,9 @@ class Store:
         for each in following:
             if each == number:
                 raise Refused(400, {"Error": "Cycle detected."})
-            following += [next_ for links in _NODE_LINKS for next_ in self.linked(kind, each, links) if next_ not in following]
+            following += [
+                next_ for links in _NODE_LINKS for next_ in self.linked(kind, each, links) if next_ not in following
+            ]
 
     def survey(self, number: int) -> Row:
         """Return the survey of a template as AWX shows it."""

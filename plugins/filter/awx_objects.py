@@ -221,7 +221,10 @@ def _additions(
     changing = {each.number for each in templates.values() if each.action == UPDATE and each.item.effect != READS}
     numbers = {name: verdict.number for name, verdict in templates.items()}
     approved = any(grant["role"] == "approval" for grant in grants)
-    added = [*added_schedules(verdicts, details.get("schedules", ()), approved=approved), *added_members(verdicts, grants, details)]
+    added = [
+        *added_schedules(verdicts, details.get("schedules", ()), approved=approved),
+        *added_members(verdicts, grants, details),
+    ]
     removed: list[str] = []
     steps: dict[str, t.Any] = {"deleted": [], "left": [], "links": []}
     for verdict in verdicts:

@@ -94,8 +94,12 @@ def _query_problems(kind: str, short: str, query: dict[str, str]) -> Iterator[st
     for key in query.keys() - _QUERY:
         name, *rest = re.sub("^(or|not|chain)__", "", key).split("__")
         # A filter may follow a relation, such as job__name; the description does not say which ones.
-        related = name in fields(kind) or (name.removesuffix("s") in fields("workflow_job_nodes") and short.endswith("workflow_nodes"))
-        if not related and name not in fields("job_templates") & fields("projects") or [each for each in rest[1:] if each not in _COMPARISONS]:
+        related = name in fields(kind) or (
+            name.removesuffix("s") in fields("workflow_job_nodes") and short.endswith("workflow_nodes")
+        )
+        if (not related and name not in fields("job_templates") & fields("projects")) or [
+            each for each in rest[1:] if each not in _COMPARISONS
+        ]:
             yield f"the filter {key} names no field"
 
 
@@ -118,7 +122,11 @@ def _body_problems(request: str, kind: str, short: str, body: Any) -> Iterator[s
         elif name in allowed and (reason := field_problem(allowed[name], value)):
             yield f"the field {name}: {reason}"
     if request.startswith("POST"):
-        yield from (f"the field {name} is required" for name, field in allowed.items() if field.get("required") and name not in body)
+        yield from (
+            f"the field {name} is required"
+            for name, field in allowed.items()
+            if field.get("required") and name not in body
+        )
 
 
 def field_problem(field: dict[str, Any], value: Any) -> str:

@@ -58,7 +58,18 @@ _MORE_KEYS = {
 }
 _FIELD = re.compile(r"^\* `(\w+)`:.*\((\w+)(, required)?(?:, default=`(.*?)`)?\)$", re.MULTILINE)
 _CODE = re.compile(r"\b([24]0\d)\b")
-_ACTIONS = ("launch", "relaunch", "cancel", "update", "approve", "deny", "survey_spec", "create_approval_template", "workflow_nodes", "stdout")
+_ACTIONS = (
+    "launch",
+    "relaunch",
+    "cancel",
+    "update",
+    "approve",
+    "deny",
+    "survey_spec",
+    "create_approval_template",
+    "workflow_nodes",
+    "stdout",
+)
 _PAGE = ["count", "next", "previous", "results"]
 _Description = dict[str, Any]
 
@@ -83,16 +94,29 @@ class Descriptions:
         shown = self._definition(f"{kind}/{{id}}", "get", request=False) or self._definition(kind, "get", request=False)
         written = self._definition(kind, "post", request=True)
         every = {**shown.get("properties", {}), **written.get("properties", {})}
-        words = {name: rest for name, *rest in _FIELD.findall(self._documented.get(f"/api/v2/{kind}/", {}).get("post", {}).get("description", ""))}
+        words = {
+            name: rest
+            for name, *rest in _FIELD.findall(
+                self._documented.get(f"/api/v2/{kind}/", {}).get("post", {}).get("description", "")
+            )
+        }
         required = {*written.get("required", []), *(name for name, (_kind, must, _default) in words.items() if must)}
         writable = {
-            name: _field(every.get(name, {}), words.get(name), required=name in required, newer=_NEWER_CHOICES.get((kind, name), []))
+            name: _field(
+                every.get(name, {}),
+                words.get(name),
+                required=name in required,
+                newer=_NEWER_CHOICES.get((kind, name), []),
+            )
             for name in sorted({*every, *words})
             if kind in KINDS and not every.get(name, {}).get("readOnly")
         }
         answers = self._documented.get(f"/api/v2/{kind}/{{id}}/", {}).values()
         examples = [example for answer in answers if isinstance(example := _example(answer, "200"), dict)]
-        return {"writable": writable, "read_only": sorted({*every, *(name for example in examples for name in example)} - set(writable))}
+        return {
+            "writable": writable,
+            "read_only": sorted({*every, *(name for example in examples for name in example)} - set(writable)),
+        }
 
     def bodies(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield for each action the fields that its request may have."""
@@ -116,7 +140,9 @@ class Descriptions:
             short = path.removeprefix("/api/v2/").rstrip("/")
             kind, _, part = short.replace("/{id}", "").partition("/")
             links = KINDS[kind].links if kind in KINDS else {}
-            if kind not in (*KINDS, *RUNS, "roles", "tokens", "unified_job_templates") or part and part not in (*links, *_ACTIONS, "users", "teams"):
+            if kind not in (*KINDS, *RUNS, "roles", "tokens", "unified_job_templates") or (
+                part and part not in (*links, *_ACTIONS, "users", "teams")
+            ):
                 continue
             for method, operation in operations.items():
                 if method != "put":
@@ -128,7 +154,11 @@ class Descriptions:
     def _answer(self, method: str, kind: str, part: str, operation: _Description) -> dict[int, list[str]]:
         """The keys of an answer are left out if it is a page, or an object of the kind."""
         described = {int(code) for code in _CODE.findall(operation["description"])} if method == "post" else set()
-        known = {int(code): _example(operation, code) for code, answer in operation["responses"].items() if "examples" in answer}
+        known = {
+            int(code): _example(operation, code)
+            for code, answer in operation["responses"].items()
+            if "examples" in answer
+        }
         default = _STATUSES.get(part, (0, ""))[0] if method in ("post", "delete") else 0
         codes = {*known, *described}
         if default or not any(code < 300 for code in codes):
@@ -136,12 +166,16 @@ class Descriptions:
             codes = {code for code in codes if code >= 300} | {default or int(min(operation["responses"]))}
         usual = [*_PAGE, *(name for names in self.fields(kind).values() for name in names)]
         return {
-            code: sorted(body) if isinstance(body := known.get(code), dict) and (code >= 300 or not body.keys() <= {*usual}) else []
+            code: sorted(body)
+            if isinstance(body := known.get(code), dict) and (code >= 300 or not body.keys() <= {*usual})
+            else []
             for code in sorted(codes)
         }
 
 
-def _field(schema: dict[str, Any], words: list[str] | None, *, required: bool = False, newer: list[str] | None = None) -> dict[str, Any]:
+def _field(
+    schema: dict[str, Any], words: list[str] | None, *, required: bool = False, newer: list[str] | None = None
+) -> dict[str, Any]:
     described = words[0] if words else schema.get("type", "string")
     field = {
         "type": {"object": "json", "array": "json", "field": "json"}.get(described, described),
@@ -160,9 +194,15 @@ def _example(operation: _Description, code: str) -> Any:
 def contract(documented: _Description, generated: _Description) -> dict[str, Any]:
     """Return the contract of the kinds and requests that the stand-in has."""
     both = Descriptions(documented, generated)
-    return {"kinds": {kind: both.fields(kind) for kind in (*KINDS, *RUNS, "tokens")}, "bodies": dict(both.bodies()), "requests": dict(both.answers())}
+    return {
+        "kinds": {kind: both.fields(kind) for kind in (*KINDS, *RUNS, "tokens")},
+        "bodies": dict(both.bodies()),
+        "requests": dict(both.answers()),
+    }
 
 
 if __name__ == "__main__":
     written = contract(*(json.loads(Path(path).read_text(encoding="utf-8")) for path in sys.argv[1:3]))
-    PATH.write_text(SOURCES + yaml.safe_dump(written, width=150, sort_keys=False, default_flow_style=None), encoding="utf-8")
+    PATH.write_text(
+        SOURCES + yaml.safe_dump(written, width=150, sort_keys=False, default_flow_style=None), encoding="utf-8"
+    )

@@ -89,7 +89,11 @@ def queries(verdicts: t.Iterable[Verdict], grants: t.Iterable[Row]) -> list[Quer
         for verdict in templates:
             if role := _guarded_role(verdict.item):
                 number = verdict.roles.get(role)
-                needed += [Query(f"{verdict.item.name}/{people}", f"roles/{number}/{people}") for people in ("teams", "users") if number]
+                needed += [
+                    Query(f"{verdict.item.name}/{people}", f"roles/{number}/{people}")
+                    for people in ("teams", "users")
+                    if number
+                ]
     return needed
 
 
@@ -124,7 +128,12 @@ def added_members(
         item, role = verdict.item, _guarded_role(verdict.item)
         listed = "workflows" if item.kind == "workflow_job_templates" else "job_templates"
         for people in ("teams", "users") if role else ():
-            granted = {name for grant in grants if grant["role"] == role and item.name in grant[listed] for name in grant[people]}
+            granted = {
+                name
+                for grant in grants
+                if grant["role"] == role and item.name in grant[listed]
+                for name in grant[people]
+            }
             for row in details.get(f"{item.name}/{people}", ()):
                 name = str(row.get("username" if people == "users" else "name"))
                 if name not in granted:
@@ -133,14 +142,18 @@ def added_members(
     return sorted(lines)
 
 
-def plan_steps(workflow: AwxObject, rows: t.Sequence[Row], templates: t.Mapping[str, int], changing: t.Container[int]) -> StepPlan:
+def plan_steps(
+    workflow: AwxObject, rows: t.Sequence[Row], templates: t.Mapping[str, int], changing: t.Container[int]
+) -> StepPlan:
     """Return what a run does with the steps of a workflow.
 
     rows: its steps in AWX. templates: the ids of the job templates by name. changing: the ids of the templates that change clusters.
     """
     declared = {node["identifier"]: node for node in workflow.options["nodes"]}
     actual = _actual_steps(rows, declared)
-    reset = sorted(row["identifier"] for row in rows if row["identifier"] in declared and any(row.get(name) for name in _OVERRIDES))
+    reset = sorted(
+        row["identifier"] for row in rows if row["identifier"] in declared and any(row.get(name) for name in _OVERRIDES)
+    )
     steps = {step.identifier: step for step in actual.values() if not step.own}
     for identifier, node in declared.items():
         before = actual[identifier].links if identifier in actual else {}
@@ -162,28 +175,47 @@ def plan_steps(workflow: AwxObject, rows: t.Sequence[Row], templates: t.Mapping[
             steps = {name: _without_links(step, gone) for name, step in steps.items()}
             continue
         guarded = {step.identifier for step in around}
-        ways = [(step, name) for step in early if not step.own for names in step.links.values() for name in names if name in guarded]
+        ways = [
+            (step, name)
+            for step in early
+            if not step.own
+            for names in step.links.values()
+            for name in names
+            if name in guarded
+        ]
         if not ways:
             break
         for step, name in ways:
             removed.append(f"{_named(workflow, step)} leads to {name} without an approval")
             steps[step.identifier] = _without_links(step, guarded)
-    kept = [f"{_named(workflow, step)} {_position(step, steps, early)}" for name, step in sorted(steps.items()) if not step.own]
+    kept = [
+        f"{_named(workflow, step)} {_position(step, steps, early)}"
+        for name, step in sorted(steps.items())
+        if not step.own
+    ]
     # A step that is deleted and created again has lost the links to it.
-    touched = [name for name, step in steps.items() if step.own or step.links != actual[name].links or _targets(step) & {*reset}]
+    touched = [
+        name
+        for name, step in steps.items()
+        if step.own or step.links != actual[name].links or _targets(step) & {*reset}
+    ]
     links = [_as_options(name, steps[name].links) for name in touched]
     removed += [f"{workflow.kind}/{workflow.name}: the step {name} has answers or prompts of its own" for name in reset]
     return StepPlan(_links_to_leave(actual, steps, {*deleted, *reset}), links, [*deleted, *reset], removed, kept)
 
 
-def _links_to_leave(actual: t.Mapping[str, Step], steps: t.Mapping[str, Step], deleted: t.Container[str]) -> list[dict[str, t.Any]]:
+def _links_to_leave(
+    actual: t.Mapping[str, Step], steps: t.Mapping[str, Step], deleted: t.Container[str]
+) -> list[dict[str, t.Any]]:
     """Return the links without those that a run removes, of the steps that have such links."""
     left = []
     for name, step in actual.items():
         if name in deleted:
             continue
         links = {path: tuple(each for each in names if each not in deleted) for path, names in step.links.items()}
-        common = {path: tuple(each for each in names if each in steps[name].links[path]) for path, names in links.items()}
+        common = {
+            path: tuple(each for each in names if each in steps[name].links[path]) for path, names in links.items()
+        }
         if common != links:
             left.append(_as_options(name, common))
     return left
@@ -219,7 +251,10 @@ def _actual_steps(rows: t.Sequence[Row], declared: t.Container[str]) -> dict[str
             int(row.get("unified_job_template") or 0),
             str(((row.get("summary_fields") or {}).get("unified_job_template") or {}).get("name") or "no template"),
             own=names[row["id"]] in declared,
-            links={path: tuple(names[number] for number in row.get(f"{path}_nodes", ()) if number in names) for path in _PATHS},
+            links={
+                path: tuple(names[number] for number in row.get(f"{path}_nodes", ()) if number in names)
+                for path in _PATHS
+            },
             converges=bool(row.get("all_parents_must_converge")),
         )
         for row in rows
@@ -227,7 +262,9 @@ def _actual_steps(rows: t.Sequence[Row], declared: t.Container[str]) -> dict[str
 
 
 def _without_links(step: Step, targets: t.Container[str]) -> Step:
-    return replace(step, links={path: tuple(name for name in names if name not in targets) for path, names in step.links.items()})
+    return replace(
+        step, links={path: tuple(name for name in names if name not in targets) for path, names in step.links.items()}
+    )
 
 
 def _parents(steps: t.Mapping[str, Step]) -> dict[str, list[tuple[Step, str]]]:
@@ -245,7 +282,10 @@ def _without_approval(steps: t.Mapping[str, Step]) -> list[Step]:
     while True:
         more = set()
         for name in steps.keys() - reached:
-            opens = [parent.identifier in reached and (parent.identifier, path) != (_APPROVAL, "success") for parent, path in parents[name]]
+            opens = [
+                parent.identifier in reached and (parent.identifier, path) != (_APPROVAL, "success")
+                for parent, path in parents[name]
+            ]
             if all(opens) if steps[name].converges or not opens else any(opens):
                 more.add(name)
         if not more:
@@ -255,7 +295,9 @@ def _without_approval(steps: t.Mapping[str, Step]) -> list[Step]:
 
 def _position(step: Step, steps: t.Mapping[str, Step], early: t.Container[Step]) -> str:
     """When a step of others runs."""
-    failures = sorted(parent.identifier for parent, path in _parents(steps)[step.identifier] if parent.own and path != "success")
+    failures = sorted(
+        parent.identifier for parent, path in _parents(steps)[step.identifier] if parent.own and path != "success"
+    )
     if failures:
         return f"runs even if {', '.join(failures)} fails, so that the workflow is successful nevertheless"
     return "runs without an approval" if step in early else "runs after the approval"

@@ -123,11 +123,21 @@ def test_requests(running: StandIn) -> None:
         return int(running.named(kinds[name], name)["id"])
 
     def filled(text: str) -> str:
-        return re.sub(r"\{(\w+)\}", lambda match: str(numbers.setdefault(match[1], number(match[1]))), text)
+        for name in re.findall(r"\{(\w+)\}", text):
+            if name not in numbers:
+                numbers[name] = number(name)
+        return text.format(**numbers)
 
     for line, body, status, keys in REQUESTS:
         method, _, path = line.partition(" ")
-        body = {key: int(filled(value)) if isinstance(value, str) and value.startswith("{") else value for key, value in body.items()} if body else body
+        body = (
+            {
+                key: int(filled(value)) if isinstance(value, str) and value.startswith("{") else value
+                for key, value in body.items()
+            }
+            if body
+            else body
+        )
         actual, answer = running.request(method, filled(path), body)
         assert (line, actual) == (line, status), answer
         assert keys <= (answer or {}).keys(), line
@@ -139,9 +149,15 @@ def test_an_error_of_the_stand_in_is_noticed() -> None:
     row = {"id": 1, "type": "team", "url": "/api/v2/teams/1/", "name": "a", "color": "red"}
     cases = [
         (Exchange("POST", "/api/v2/teams/", {"name": "a", "organization": 1}, 201, row), "teams have no field color"),
-        (Exchange("POST", "/api/v2/teams/", {"name": "a", "organization": 1}, 200, {}), "the status is 200 instead of [201]"),
+        (
+            Exchange("POST", "/api/v2/teams/", {"name": "a", "organization": 1}, 200, {}),
+            "the status is 200 instead of [201]",
+        ),
         (Exchange("POST", "/api/v2/teams/", {"name": "a"}, 201, {}), "the field organization is required"),
-        (Exchange("POST", "/api/v2/teams/", {"name": "a", "organization": 1, "color": "red"}, 201, {}), "the field color does not exist"),
+        (
+            Exchange("POST", "/api/v2/teams/", {"name": "a", "organization": 1, "color": "red"}, 201, {}),
+            "the field color does not exist",
+        ),
         (Exchange("PATCH", "/api/v2/teams/1/", {"name": 1}, 200, {}), "1 is not of the type string"),
         (Exchange("PATCH", "/api/v2/job_templates/1/", {"job_type": "scan"}, 200, {}), "'scan' is not one of"),
         (Exchange("PATCH", "/api/v2/teams/1/", {"name": "n" * 513}, 200, {}), "more than 512"),

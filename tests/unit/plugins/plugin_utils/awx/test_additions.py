@@ -26,7 +26,12 @@ CHANGING = {2, 4}
 OWN = {"plan": 1, "approval": 9, "site": 2, "report": 3}
 PATHS = ("success", "failure", "always")
 Links = dict[str, dict[str, list[str]]]
-DECLARED: Links = {"plan": {"success": ["approval"]}, "approval": {"success": ["site"]}, "site": {"success": ["report"]}, "report": {}}
+DECLARED: Links = {
+    "plan": {"success": ["approval"]},
+    "approval": {"success": ["site"]},
+    "site": {"success": ["report"]},
+    "report": {},
+}
 
 
 def rows(foreign: dict[str, int], links: Links, **more: Any) -> list[dict[str, Any]]:
@@ -48,7 +53,9 @@ def rows(foreign: dict[str, int], links: Links, **more: Any) -> list[dict[str, A
 def merged(*parts: Links) -> Links:
     result: Links = {}
     for name, path in itertools.product({name for part in parts for name in part}, PATHS):
-        result.setdefault(name, {})[path] = list(dict.fromkeys(other for part in parts for other in part.get(name, {}).get(path, [])))
+        result.setdefault(name, {})[path] = list(
+            dict.fromkeys(other for part in parts for other in part.get(name, {}).get(path, []))
+        )
     return result
 
 
@@ -102,7 +109,9 @@ def without_approval(foreign: dict[str, int], links: Links) -> set[str]:
         ({}, {"plan": {"always": ["site"]}}, [], [], []),
     ],
 )  # fmt: skip
-def test_steps_of_others(foreign: dict[str, int], links: Links, deleted: list[str], removed: list[str], kept: list[str]) -> None:
+def test_steps_of_others(
+    foreign: dict[str, int], links: Links, deleted: list[str], removed: list[str], kept: list[str]
+) -> None:
     before = merged(DECLARED, links)
     plan = planned(rows(foreign, before))
     assert plan.deleted == deleted
@@ -111,7 +120,9 @@ def test_steps_of_others(foreign: dict[str, int], links: Links, deleted: list[st
         assert all(text in line for text, line in zip(texts, lines, strict=True)), lines
         assert all(line.startswith("workflow_job_templates/GPU rollout: the step ") for line in lines)
     names, after = applied(foreign, before, plan)
-    assert {"site"} | {name for name, template in names.items() if template in CHANGING} & without_approval(names, after) == {"site"}
+    assert {"site"} | {name for name, template in names.items() if template in CHANGING} & without_approval(
+        names, after
+    ) == {"site"}
     assert "site" not in without_approval(names, after)
 
 
@@ -123,7 +134,12 @@ def test_a_step_that_waits_for_the_approval_and_another_step_does_not_lead_aroun
 
 @pytest.mark.parametrize(
     "override",
-    [{"extra_data": {"gpu_operator_allow_driver_rollout": "true"}}, {"limit": "prod"}, {"job_type": "check"}, {"all_parents_must_converge": True}],
+    [
+        {"extra_data": {"gpu_operator_allow_driver_rollout": "true"}},
+        {"limit": "prod"},
+        {"job_type": "check"},
+        {"all_parents_must_converge": True},
+    ],
 )
 def test_a_step_with_answers_of_its_own_is_created_again(override: dict[str, Any]) -> None:
     links = merged(DECLARED, {"backup": {"success": ["site"]}, "approval": {"success": ["backup"]}})
@@ -161,7 +177,11 @@ def test_no_way_leads_around_the_approval(drawn: tuple[dict[str, int], Links]) -
     foreign, links = drawn
     plan = planned(rows(foreign, merged(links)))
     for each in plan.left:
-        assert all({*each[path]} < {*links[each["identifier"]].get(path, [])} or each[path] == links[each["identifier"]].get(path, []) for path in PATHS)
+        assert all(
+            {*each[path]} < {*links[each["identifier"]].get(path, [])}
+            or each[path] == links[each["identifier"]].get(path, [])
+            for path in PATHS
+        )
     names, after = applied(foreign, merged(links), plan)
     require_order(names, after)
     early = without_approval(names, after)
