@@ -107,7 +107,7 @@ _value:
       description: What the run does with the steps of the workflow.
       type: dict
       contains:
-        left: {description: 'The steps with wrong links, and the links that they keep. The run removes the others first.', type: list, elements: dict, sample: []}
+        left: {description: 'The steps with wrong links, and the links to keep. The run removes the others first.', type: list, elements: dict, sample: []}
         links: {description: The steps whose links the run sets., type: list, elements: dict, sample: []}
         deleted: {description: The identifiers of the steps that the run deletes before it creates its own., type: list, elements: str, sample: []}
     removed:

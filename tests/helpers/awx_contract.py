@@ -106,6 +106,7 @@ def _query_problems(kind: str, short: str, query: dict[str, str]) -> Iterator[st
 def _body_problems(request: str, kind: str, short: str, body: Any) -> Iterator[str]:
     part = short.replace("{id}/", "").partition("/")[2]
     links = KINDS[kind].links if kind in KINDS else {}
+    allowed: dict[str, Any] | None
     if part in links or (kind == "roles" and part):
         allowed = _LINK
     elif part in ("", "{id}") and kind in KINDS:

@@ -109,7 +109,7 @@ def added_schedules(verdicts: t.Iterable[Verdict], rows: t.Iterable[Row], *, app
     by_number = {verdict.number: verdict.item for verdict in verdicts if verdict.action == UPDATE}
     lines = []
     for row in rows:
-        template = by_number.get(row.get("unified_job_template"))
+        template = by_number.get(int(row.get("unified_job_template") or 0))
         name = str(row.get("name"))
         if template is None or is_marked("schedules", name, str(row.get("description") or "")):
             continue
@@ -158,9 +158,9 @@ def plan_steps(
     for identifier, node in declared.items():
         before = actual[identifier].links if identifier in actual else {}
         foreign = {path: tuple(name for name in before.get(path, ()) if name not in declared) for path in _PATHS}
-        links = {**foreign, "success": (*node["success"], *foreign["success"])}
         number = templates.get(node.get("template", ""), 0)
-        steps[identifier] = Step(identifier, number, node.get("template", ""), own=True, links=links)
+        following = {**foreign, "success": (*node["success"], *foreign["success"])}
+        steps[identifier] = Step(identifier, number, node.get("template", ""), own=True, links=following)
     deleted: list[str] = []
     removed = _break_circles(workflow, steps)
     while True:

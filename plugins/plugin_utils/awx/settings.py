@@ -8,6 +8,7 @@ A new key needs a field here, its use in objects.py, and a row in the README of 
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 import typing as t
 import zoneinfo
@@ -104,11 +105,17 @@ def _start(value: str) -> str | None:
     return "is not a time; write it as YYYY-MM-DD HH:MM, without seconds"
 
 
+@functools.cache
+def _timezones() -> frozenset[str]:
+    """The names of all time zones, which are read from many files."""
+    return frozenset(zoneinfo.available_timezones())
+
+
 def _timezone(value: str) -> str | None:
     # AWX refuses other names.
     return (
         None
-        if value in zoneinfo.available_timezones()
+        if value in _timezones()
         else "is not the name of a time zone; use one such as Europe/Zurich or UTC"
     )
 

@@ -118,7 +118,7 @@ def test_requests(running: StandIn) -> None:
             row = next(iter(runs.rows[f"{name}s"].values()))
             return int(row["id"] if name == "workflow_job" else runs.wait(row, 60)["id"])
         if name == "a":
-            return next(row["id"] for row in running.awx.store.tables["workflow_job_template_nodes"].values())
+            return next(iter(running.awx.store.tables["workflow_job_template_nodes"]))
         kinds = {"o": "organizations", "p": "projects", "t": "job_templates", "w": "workflow_job_templates"}
         return int(running.named(kinds[name], name)["id"])
 

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.accel.gpu.plugins.filter.awx_objects import awx_objects
+from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
+from ansible_collections.accel.gpu.plugins.module_utils.core.messages import printable
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.credential_types import CREDENTIAL_TYPES
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.objects import desired_objects
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import OPERATIONS
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.settings import read_settings
 from lab.awx.store import KINDS as STORED
 from tests.helpers.awx_contract import contract, field_problem
 
@@ -100,27 +102,21 @@ def shown_path(path: tuple[Any, ...]) -> str:
 def refusal(document: Any) -> str | None:
     """The message; None if the settings are accepted and all objects obey the contract. Any other exception fails the test."""
     try:
-        result = awx_objects(document)
-    except AnsibleFilterError as error:
-        return str(error)
+        objects = desired_objects(read_settings(document))
+    except InvalidOptions as error:
+        return str(printable(str(error)))
     kinds = contract()["kinds"]
-    for kind, rows in result["apply"].items():
-        names = [row["name"] for row in rows]
-        assert len({name.strip() for name in names}) == len(names)
-        for row in rows:
-            fields = {"name": row["name"], "description": row["description"], **row["options"]}
-            for name, value in fields.items():
-                field = kinds[kind]["writable"].get(name, {"type": "json"})
-                if name in STORED[kind].references:
-                    # The module converts the name to an id.
-                    continue
-                if field["type"] in ("string", "boolean", "integer", "choice") and isinstance(value, (str, bool, int)):
-                    assert field_problem(field, value) == "", (kind, name, value)
-            for node in row["options"].get("nodes", ()):
-                approval = contract()["bodies"]["POST workflow_job_template_nodes/{id}/create_approval_template"]
-                assert all(
-                    field_problem(approval[name], value) == "" for name, value in node.get("approval", {}).items()
-                )
+    names = [(item.kind, item.name.strip(), item.parent) for item in objects]
+    assert len(set(names)) == len(names)
+    for item in objects:
+        for name, value in {"name": item.name, "description": item.description, **item.options}.items():
+            field = kinds[item.kind]["writable"].get(name, {"type": "json"})
+            # The module converts the names of other objects to ids.
+            if name not in STORED[item.kind].references and field["type"] != "json":
+                assert field_problem(field, value) == "", (item.key, name, value)
+        for node in item.options.get("nodes", ()):
+            approval = contract()["bodies"]["POST workflow_job_template_nodes/{id}/create_approval_template"]
+            assert all(field_problem(approval[name], value) == "" for name, value in node.get("approval", {}).items())
     return None
 
 
@@ -194,8 +190,8 @@ def test_rules(path: tuple[Any, ...], value: Any, rule: str) -> None:
 
 def test_names_that_differ_only_in_case_are_two_objects() -> None:
     """AWX compares names exactly."""
-    plan = awx_objects({**LARGE, "operators": {"teams": ["owners"]}})
-    assert plan["names"]["teams"] == ["owners", "Owners"]
+    objects = desired_objects(read_settings({**LARGE, "operators": {"teams": ["owners"]}}))
+    assert [item.name for item in objects if item.kind == "teams"] == ["owners", "Owners"]
 
 
 def test_the_longest_names_fit() -> None:
