@@ -29,8 +29,6 @@ from .injectors import Injected
 _GRACE_SECONDS = 10
 # A container has none of these directories of its image, or its own.
 _OWN_FOLDERS = frozenset({"tmp", "proc", "dev", "runner", "home", "sys", "run"})
-# The user of images that ansible-builder builds; OpenShift runs them as any user of this group.
-_USER = ("--unshare-user", "--uid", "1000", "--gid", "0")
 _ROOT_FILES = 0o600
 
 
@@ -49,6 +47,22 @@ class Outcome:
     status: str
     output: str
     artifacts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class User:
+    """Who runs the program of a container.
+
+    AWX on Kubernetes runs it as root. OpenShift assigns a number that has no line in /etc/passwd, with the group root. home: HOME; None if it is not set.
+    The default exists and is writable, and nothing else outside /tmp and /runner is.
+    """
+
+    number: int = 0
+    home: str | None = "/home/runner"
+
+
+# The user of images that ansible-builder builds; OpenShift runs them as any user of this group.
+_USER_OF_IMAGES = User(1000, home=None)
 
 
 class _Unsafe(str):
@@ -78,9 +92,11 @@ class Container:
         folder: Path,
         environment: Mapping[str, str],
         collections: Sequence[Path],
+        user: User | None = None,
         image: Image | None = None,
     ) -> None:
         self.folder, self._image = folder, image
+        self.user = user or (_USER_OF_IMAGES if image else User())
         # The entry point of ansible-builder's images adds the user, so a container has its own list.
         self._users = folder.with_name(f"{folder.name}_passwd")
         for name in ("env", "inventory", "artifacts", "project"):
@@ -88,10 +104,8 @@ class Container:
         if image:
             shutil.copyfile(image.root / "etc" / "passwd", self._users)
         paths = ["/runner/requirements_collections", *map(str, collections)]
-        # AWX passes `-u root`, whose home is writable in its container. Here, it is this machine's.
-        own = {} if image else {"HOME": "/home/runner", "ANSIBLE_REMOTE_TMP": "/tmp/.ansible"}
         self.variables = {
-            **own,
+            **({} if self.user.home is None else {"HOME": self.user.home}),
             "AWX_PRIVATE_DATA_DIR": str(folder),
             "AWX_ISOLATED_DATA_DIR": f"/runner/artifacts/{self._ident}",
             "ANSIBLE_FORCE_COLOR": "True",
@@ -207,7 +221,7 @@ class Container:
         return numbers
 
     def _command(self, program: list[str]) -> list[str]:
-        call = [require(), "--unshare-all", "--share-net", "--die-with-parent", *(_USER if self._image else ())]
+        call = [require(), "--unshare-all", "--share-net", "--die-with-parent"]
         for path in sorted((self._image.root if self._image else Path("/")).iterdir()):
             if path.name not in _OWN_FOLDERS:
                 target = f"/{path.name}"
@@ -217,6 +231,7 @@ class Container:
         call += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/home"]
         call += ["--bind", str(self._users), "/etc/passwd"] if self._image else ["--dir", "/home/runner"]
         call += ["--bind", str(self.folder), "/runner", "--ro-bind", str(self.folder / "project"), "/runner/project"]
+        call += ["--uid", str(self.user.number), "--gid", "0", "--remount-ro", "/"]
         entrypoint = self._image.entrypoint if self._image else ()
         return [*call, "--chdir", "/runner/project", "--", *entrypoint, *program]
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from . import rules
-from .container import Container, Image, Outcome
+from .container import Container, Image, Outcome, User
 from .injectors import Injected, inject
 from .store import Refused, Row, Store, page_of
 
 _DONE = ("successful", "failed", "canceled", "error")
-_RUNS = {
+RUNS = {
     "jobs": "job",
     "workflow_jobs": "workflow_job",
     "project_updates": "project_update",
@@ -31,7 +31,7 @@ _RUNS = {
     "workflow_job_nodes": "workflow_job_node",
 }
 # What a launch may set, and the field of the job template that allows it.
-_PROMPTED = {
+PROMPTED = {
     "limit": "limit",
     "job_type": "job_type",
     "job_tags": "tags",
@@ -50,11 +50,13 @@ class Runs:
         self.image: Image | None = None
         # The execution environment's variables, such as PATH. Tests add those that stand for its contents.
         self.environment: dict[str, str] = {}
+        # None: the usual one.
+        self.user: User | None = None
         # Where the collections of the image are, besides those that a project installs.
         self.image_collections: list[Path] = []
         # Fills the folder requirements_collections of a project, instead of ansible-galaxy, which would need Galaxy.
         self.install_requirements: Callable[[Path, Path], None] | None = None
-        self.rows: dict[str, dict[int, Row]] = {kind: {} for kind in _RUNS}
+        self.rows: dict[str, dict[int, Row]] = {kind: {} for kind in RUNS}
         self.inventories: dict[int, dict[int, Row]] = {}
         self._containers: dict[int, Container] = {}
         self._one_at_a_time: dict[int, threading.Lock] = {}
@@ -127,8 +129,10 @@ class Runs:
             ("jobs", "relaunch"): lambda: self.relaunch(self._row("jobs", number)),
         }
         if method == "POST" and (action := actions.get((kind, part))):
-            return (202 if part == "update" else 201), self.shown(action())
-        if kind not in _RUNS:
+            row = action()
+            # The answer names the new run by its type, too.
+            return (202 if part == "update" else 201), {**self.shown(row), row["type"]: row["id"]}
+        if kind not in RUNS:
             return None
         if not number:
             rows = [
@@ -182,7 +186,7 @@ class Runs:
         number = self.store.next_id()
         row = {
             "id": number,
-            "type": _RUNS[kind],
+            "type": RUNS[kind],
             "kind": kind,
             "name": "",
             "status": "pending",
@@ -219,7 +223,10 @@ class Runs:
     def shown(self, row: Row) -> Row:
         """Return a run as the API shows it."""
         path = f"/api/v2/{row['kind']}/{row['id']}/"
-        hidden = ("output", "kind", "answers", "slices")
+        hidden = {"output", "kind", "answers", "given_artifacts", "canceled", "job_kind", "slices"}
+        if row["type"] == "workflow_job_node":
+            # These belong to the job of the step.
+            hidden |= {"name", "status", "failed", "finished", "elapsed"}
         related = {"job": f"/api/v2/{row['job_kind']}/{row['job']}/"} if row.get("job_kind") else {}
         shown = {key: value for key, value in row.items() if key not in hidden}
         return {
@@ -227,7 +234,6 @@ class Runs:
             "url": path,
             "related": related,
             "summary_fields": {},
-            **({row["type"]: row["id"]} if row["type"] in ("job", "workflow_job") else {}),
         }
 
     def wait(self, row: Row, seconds: float) -> Row:
@@ -311,7 +317,7 @@ class Runs:
     def launch(self, template: Row, body: Row) -> Row:
         """Start a job, or a workflow of slices. Prompts that the template does not ask for are ignored, and named in the answer."""
         prompts, ignored = {}, {}
-        allowed = {**_PROMPTED, "job_slice_count": "job_slice_count"}
+        allowed = {**PROMPTED, "job_slice_count": "job_slice_count"}
         for key, value in body.items():
             if key in allowed and template[f"ask_{allowed[key]}_on_launch"]:
                 prompts[key] = value
@@ -325,9 +331,7 @@ class Runs:
 
     def _start(self, template: Row, prompts: Row, answers: Row, artifacts: Row) -> Row:
         """Return a new job, or a new workflow of slices, each of which has its row when the workflow runs (JobTemplate.create_unified_job)."""
-        count = min(
-            prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"]))
-        )
+        count = min(prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"])))
         if count <= 1:
             return self._job(template, prompts, answers, artifacts)
         return self._new(
@@ -344,7 +348,7 @@ class Runs:
         template = self.store.row("job_templates", previous["job_template"])
         row = self._job(
             template,
-            {key: previous[key] for key in _PROMPTED},
+            {key: previous[key] for key in PROMPTED},
             previous["answers"],
             previous["given_artifacts"],
             previous["job_slice_number"],
@@ -374,7 +378,7 @@ class Runs:
     def _job(
         self, template: Row, prompts: Row, answers: Row, artifacts: Row, slice_number: int = 1, slice_count: int = 1
     ) -> Row:
-        values = {key: prompts.get(key, template[key]) for key in _PROMPTED}
+        values = {key: prompts.get(key, template[key]) for key in PROMPTED}
         return self._new(
             "jobs",
             name=template["name"],
@@ -479,7 +483,7 @@ class Runs:
 
     def _container(self, number: int, project: Row, injected: Injected) -> Container:
         folder = self.folder / "jobs" / f"awx_{number}"
-        container = Container(folder, self.environment, self.image_collections, self.image)
+        container = Container(folder, self.environment, self.image_collections, self.user, self.image)
         container.copy_project(self.checkout(project), self.requirements(project))
         container.add(injected)
         return container
@@ -488,7 +492,7 @@ class Runs:
 
     def launch_workflow(self, template: Row, body: Row) -> Row:
         """Start a workflow."""
-        answers, dummy = self._answers(template, body.get("extra_vars") or {})
+        answers, refused = self._answers(template, body.get("extra_vars") or {})
         limit = body.get("limit", "") if template["ask_limit_on_launch"] else ""
         row = self._new(
             "workflow_jobs",
@@ -497,6 +501,7 @@ class Runs:
             workflow_job_template=template["id"],
             is_sliced_job=False,
         )
+        row["ignored_fields"] = {"extra_vars": refused} if refused else {}
         threading.Thread(target=self._run_workflow, args=(row, template, answers, limit), daemon=True).start()
         return row
 

@@ -186,7 +186,7 @@ def serve(awx: Awx, port: int = 0) -> ThreadingHTTPServer:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = _answer  # noqa: N815
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
         def log_message(self, format: str, *arguments: Any) -> None:
             """Write no log to the terminal."""

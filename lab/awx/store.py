@@ -37,7 +37,7 @@ class Kind:
 
     type: its name in the field `type`. fields: writable fields with their defaults. references: fields with the id of an object of a kind. required: fields
     that a new object needs. unique: fields whose values no two objects share. links: lists of other objects, by kind. ignored: fields that awx.awx sends
-    and AWX ignores. roles: its object roles.
+    and AWX ignores. roles: its object roles. read_only: fields that only AWX itself sets.
     """
 
     type: str
@@ -48,6 +48,7 @@ class Kind:
     links: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
+    read_only: Mapping[str, Any] = field(default_factory=dict)
 
 
 _NAMED = {"name": "", "description": ""}
@@ -71,6 +72,7 @@ _NODE = dict.fromkeys(
         "timeout",
     )
 )
+_NODE_LINKS = ("success_nodes", "failure_nodes", "always_nodes")
 _TEMPLATES = ("job_templates", "workflow_job_templates", "projects", "inventory_sources", "workflow_approval_templates")
 KINDS: dict[str, Kind] = {
     "organizations": Kind(
@@ -91,9 +93,11 @@ KINDS: dict[str, Kind] = {
     "users": Kind("user", {"username": "", "password": "", "email": ""}, required=("username",), unique=("username",)),
     "credential_types": Kind(
         "credential_type",
-        {**_NAMED, "kind": "", "inputs": {}, "injectors": {}, "managed": False},
+        {**_NAMED, "kind": "", "inputs": {}, "injectors": {}},
         required=("name", "kind"),
         unique=("name", "kind"),
+        ignored=("managed",),
+        read_only={"managed": False},
     ),
     "credentials": Kind(
         "credential",
@@ -194,7 +198,7 @@ KINDS: dict[str, Kind] = {
         {"workflow_job_template": "workflow_job_templates", "unified_job_template": "unified_job_templates", "inventory": "inventories"},
         ("workflow_job_template",),
         ("identifier", "workflow_job_template"),
-        dict.fromkeys(("success_nodes", "failure_nodes", "always_nodes"), "workflow_job_template_nodes"),
+        dict.fromkeys(_NODE_LINKS, "workflow_job_template_nodes"),
         ("type",),
     ),
     "schedules": Kind(
@@ -212,6 +216,10 @@ _OWNERS = {
     "inventory_sources": "inventory",
     "hosts": "inventory",
 }
+# awx/main/models/base.py and workflow.py (max_length), jobs.py (choices), and the minimum of each number that counts something.
+_LONGEST = {"name": 512, "identifier": 512}
+_CHOICES: dict[str, tuple[Any, ...]] = {"job_type": ("run", "check", "", None), "verbosity": (*range(6), None)}
+_COUNTS = ("forks", "job_slice_count", "update_cache_timeout", "scm_update_cache_timeout")
 # Fields that list views accept as filters, and the kinds that have them as references to others.
 _LOOKUPS = ("name", "id", "description", "username", "identifier", "type", "organization")
 
@@ -250,14 +258,13 @@ class Store:
         """Return the kind of an object."""
         return next(name for name, kind in KINDS.items() if kind.type == row["type"])
 
-    def create(self, kind: str, body: Row, **read_only: Any) -> Row:
+    def create(self, kind: str, body: Row) -> Row:
         """Store a new object."""
         with self.lock:
             row = {
                 "id": self.next_id(),
                 "type": KINDS[kind].type,
-                **copy.deepcopy(dict(KINDS[kind].fields)),
-                **read_only,
+                **copy.deepcopy({**KINDS[kind].fields, **KINDS[kind].read_only}),
             }
             if kind == "workflow_job_template_nodes" and not body.get("identifier"):
                 row["identifier"] = f"node-{row['id']}"
@@ -314,6 +321,12 @@ class Store:
                     not isinstance(value, (bool, int)) or isinstance(default, bool) != isinstance(value, bool)
                 ):
                     errors[name] = ["A valid value of the field's type is required."]
+                elif name in _CHOICES and value not in _CHOICES[name]:
+                    errors[name] = [f'"{value}" is not a valid choice.']
+                elif name in _LONGEST and len(str(value)) > _LONGEST[name]:
+                    errors[name] = [f"Ensure this field has no more than {_LONGEST[name]} characters."]
+                elif name in _COUNTS and value and value < 0:
+                    errors[name] = ["Ensure this value is greater than or equal to 0."]
                 row[name] = None if name in definition.references else value
         if not errors:
             errors = dict(self._problems(kind, row, body))
@@ -396,12 +409,26 @@ class Store:
             if body.get("disassociate"):
                 items[:] = [item for item in items if item != body["id"]]
                 return
+            if name in _NODE_LINKS:
+                self._require_order(number, name, other)
             if name == "credentials":
                 kinds = {self.row("credentials", item)["credential_type"] for item in items}
                 if other["credential_type"] in kinds:
                     raise Refused(400, {"error": "Cannot assign multiple credentials of the same type."})
             if body["id"] not in items:
                 items.append(body["id"])
+
+    def _require_order(self, number: int, name: str, other: Row) -> None:
+        """AWX refuses a second link between two steps, and a circle (WorkflowJobTemplateNodeChildrenBaseList in awx/api/views/__init__.py)."""
+        kind, following = "workflow_job_template_nodes", [other["id"]]
+        if any(other["id"] in self.linked(kind, number, each) for each in _NODE_LINKS if each != name):
+            raise Refused(400, {"Error": "Relationship not allowed."})
+        for each in following:
+            if each == number:
+                raise Refused(400, {"Error": "Cycle detected."})
+            following += [
+                next_ for links in _NODE_LINKS for next_ in self.linked(kind, each, links) if next_ not in following
+            ]
 
     def survey(self, number: int) -> Row:
         """Return the survey of a template as AWX shows it."""

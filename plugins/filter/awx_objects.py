@@ -22,6 +22,10 @@ options:
     description: The objects in AWX, by kind in the words of AWX's API, as the lookup C(awx.awx.controller_api) returns them.
     type: dict
     default: {}
+  details:
+    description: The rows of the list views in RV(_value.queries), by their keys.
+    type: dict
+    default: {}
   check_mode:
     description: Whether to leave out the objects and grants that need one which the run creates, because AWX cannot be asked about them in check mode.
     type: bool
@@ -91,6 +95,31 @@ _value:
       type: list
       elements: str
       sample: []
+    queries:
+      description: The list views of AWX that show what others have added to the objects.
+      type: list
+      elements: dict
+      contains:
+        key: {description: The key of the rows in O(details)., type: str, sample: steps}
+        path: {description: The address below C(/api/v2/)., type: str, sample: workflow_job_template_nodes}
+        filters: {description: The filters of the list view., type: dict, sample: {workflow_job_template: 7}}
+    steps:
+      description: What the run does with the steps of the workflow.
+      type: dict
+      contains:
+        left: {description: 'The steps with wrong links, and the links to keep. The run removes the others first.', type: list, elements: dict, sample: []}
+        links: {description: The steps whose links the run sets., type: list, elements: dict, sample: []}
+        deleted: {description: The identifiers of the steps that the run deletes before it creates its own., type: list, elements: str, sample: []}
+    removed:
+      description: One line for each addition that leads around the approval, and that the run therefore removes.
+      type: list
+      elements: str
+      sample: []
+    added:
+      description: One line for each other addition, which stays.
+      type: list
+      elements: str
+      sample: ['schedules/nightly: runs job_templates/GPU report']
     undeclared:
       description: The role's objects that the settings no longer describe, as C(KIND/NAME).
       type: list
@@ -100,6 +129,7 @@ _value:
 
 import importlib.util
 import typing as t
+from dataclasses import asdict
 
 from ansible.errors import AnsibleFilterError
 from ansible.utils.unsafe_proxy import wrap_var
@@ -107,6 +137,7 @@ from ansible.utils.unsafe_proxy import wrap_var
 from ..module_utils.core.errors import InvalidOptions
 from ..module_utils.core.messages import printable
 from ..module_utils.schema.variables import plain
+from ..plugin_utils.awx.additions import added_members, added_schedules, plan_steps, queries
 from ..plugin_utils.awx.objects import (
     CREATE,
     FOREIGN,
@@ -120,10 +151,13 @@ from ..plugin_utils.awx.objects import (
     desired_objects,
     undeclared,
 )
+from ..plugin_utils.awx.operations import READS
 from ..plugin_utils.awx.settings import read_settings
 
 
-def awx_objects(declared: t.Any, existing: t.Any = None, check_mode: bool = False) -> dict[str, t.Any]:
+def awx_objects(
+    declared: t.Any, existing: t.Any = None, details: t.Any = None, check_mode: bool = False
+) -> dict[str, t.Any]:
     """Return the objects of the settings, and what a run does with them."""
     try:
         settings = read_settings(plain(declared))
@@ -153,6 +187,8 @@ def awx_objects(declared: t.Any, existing: t.Any = None, check_mode: bool = Fals
             "grants": grants,
             "left_alone": _lines(verdicts, FOREIGN, HELD),
             "missing": _lines(verdicts, MISSING),
+            "queries": [asdict(query) for query in queries(verdicts, grants)],
+            **_additions(verdicts, grants, plain(details) or {}),
             "undeclared": undeclared(objects, present, settings["organization"]),
         }
     )
@@ -175,6 +211,28 @@ def _as_variable(verdict: Verdict) -> dict[str, t.Any]:
         "options": item.options,
         "parent": item.parent,
     }
+
+
+def _additions(
+    verdicts: t.Sequence[Verdict], grants: t.Sequence[dict[str, t.Any]], details: dict[str, t.Any]
+) -> dict[str, t.Any]:
+    """Return what others have added to the objects that this run creates or changes, and the links of the workflow's steps."""
+    templates = {verdict.item.name: verdict for verdict in verdicts if verdict.item.kind == "job_templates"}
+    changing = {each.number for each in templates.values() if each.action == UPDATE and each.item.effect != READS}
+    numbers = {name: verdict.number for name, verdict in templates.items()}
+    approved = any(grant["role"] == "approval" for grant in grants)
+    added = [
+        *added_schedules(verdicts, details.get("schedules", ()), approved=approved),
+        *added_members(verdicts, grants, details),
+    ]
+    removed: list[str] = []
+    steps: dict[str, t.Any] = {"deleted": [], "left": [], "links": []}
+    for verdict in verdicts:
+        if verdict.item.kind == "workflow_job_templates" and verdict.action in (CREATE, UPDATE):
+            plan = plan_steps(verdict.item, details.get("steps", ()), numbers, changing)
+            steps = {"deleted": plan.deleted, "left": plan.left, "links": plan.links}
+            added, removed = [*plan.kept, *added], plan.removed
+    return {"steps": steps, "added": printable(added), "removed": printable(removed)}
 
 
 def _lines(verdicts: t.Iterable[Verdict], *actions: str) -> list[str]:

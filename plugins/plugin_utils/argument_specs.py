@@ -26,9 +26,10 @@ def role_variables(role: str) -> dict[str, dict[str, t.Any]]:
     return options
 
 
-def all_roles() -> list[str]:
+@functools.cache
+def all_roles() -> tuple[str, ...]:
     """Return the names of all roles."""
-    return sorted(path.parents[1].name for path in COLLECTION.glob("roles/*/meta/argument_specs.yml"))
+    return tuple(sorted(path.parents[1].name for path in COLLECTION.glob("roles/*/meta/argument_specs.yml")))
 
 
 @functools.cache

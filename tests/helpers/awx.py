@@ -23,6 +23,7 @@ from ansible_collections.accel.gpu.plugins.plugin_utils.awx.objects import desir
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.settings import read_settings
 from lab.awx.server import PASSWORD, USER, Awx, serve
 from lab.awx.store import KINDS, Row
+from tests.helpers.awx_contract import Exchange, problems, record
 from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.programs import BUILD, REPO, VENV_BIN, environment
 
@@ -33,11 +34,12 @@ _AUTHOR = {f"GIT_{role}_{what}": "test@example.com" for role in ("AUTHOR", "COMM
 
 @dataclass(frozen=True)
 class StandIn:
-    """A running stand-in. folder: its files, with the Git repository of the project in `repository`."""
+    """A running stand-in. folder: its files, with the Git repository of the project in `repository`. exchanges: the requests, with their answers."""
 
     awx: Awx
     url: str
     folder: Path
+    exchanges: list[Exchange]
 
     @property
     def repository(self) -> Path:
@@ -163,16 +165,18 @@ class StandIn:
 
 @contextmanager
 def stand_in(folder: Path) -> Iterator[StandIn]:
-    """Start a stand-in whose execution environment contains the collection."""
+    """Start a stand-in whose execution environment contains the collection. All requests and answers must be within the contract of AWX's API."""
     awx = Awx(folder / "awx")
     awx.runs.environment = {"PATH": f"{VENV_BIN}:{os.environ['PATH']}"}
     awx.runs.image_collections = [BUILD]
     server = serve(awx)
-    running = StandIn(awx, f"http://127.0.0.1:{server.server_port}", folder)
+    running = StandIn(awx, f"http://127.0.0.1:{server.server_port}", folder, record(awx))
     shutil.copytree(REPO / "examples" / "awx" / "project", running.repository)
     running.commit()
     try:
         yield running
+        outside = sorted({line for exchange in running.exchanges for line in problems(exchange)})
+        assert not outside, "\n".join(outside)
     finally:
         for number in list(awx.runs.rows["jobs"]):
             awx.runs.answer("POST", "jobs", number, "cancel", {}, {}) if awx.runs.rows["jobs"][number][
@@ -191,8 +195,3 @@ def clusters(*names: str, **variables: Any) -> dict[str, Any]:
     """An inventory file with clusters that do not exist: a plan of them succeeds, and a change fails with NO_CLUSTER."""
     hosts = {name: {"gpu_cluster": {"name": name, "kubeconfig": "/nonexistent"}, **variables} for name in names}
     return {"gpu_clusters": {"hosts": hosts}}
-
-
-def shows(output: str, text: str) -> bool:
-    """Whether the output contains the text, regardless of line breaks and escapes."""
-    return "".join(text.split()) in "".join(output.replace("\\", "").split())

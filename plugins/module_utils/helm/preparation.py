@@ -32,6 +32,7 @@ from .release import (
     ReleaseRecords,
     ReleaseStep,
     Revision,
+    cache_environment,
     custom_resource_definitions,
     deleted_objects,
     is_marked_installed,
@@ -79,6 +80,7 @@ def helm_environment(client: Client, environ: t.Mapping[str, str] | None = None)
         f"{PREFIX}VERIFY_SSL": "false" if options.validate_certs is False else "true",
         f"{_PREFIX}ASUSER": options.impersonate_user or "",
         f"{_PREFIX}ASGROUPS": ",".join(options.impersonate_groups),
+        **cache_environment(),
     }
     if isinstance(options.kubeconfig, str):
         variables["KUBECONFIG"] = os.path.abspath(os.path.expanduser(options.kubeconfig))

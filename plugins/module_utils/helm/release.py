@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import gzip
 import json
 import os
 import re
 import socket
+import stat
 import tarfile
+import tempfile
 import typing as t
 import uuid
 import zlib
@@ -406,6 +409,28 @@ def find_helm(path: str | None, search: t.Callable[[str], str | None]) -> str:
     return str(binary)
 
 
+def cache_environment() -> dict[str, str]:
+    """The variable for helm's cache, if the user has no home that can be written to, as in a container of OpenShift; empty otherwise.
+
+    Without a home, helm writes below the working directory, which is a read-only project there (helm pkg/helmpath/lazypath.go).
+    """
+    if os.environ.get("HELM_CACHE_HOME") or os.environ.get("XDG_CACHE_HOME"):
+        return {}
+    path = os.environ.get("HOME", "")
+    for part in (".cache", "helm"):
+        if path and os.path.exists(os.path.join(path, part)):
+            path = os.path.join(path, part)
+    if path and os.access(path, os.W_OK | os.X_OK):
+        return {}
+    folder = os.path.join(tempfile.gettempdir(), f"accel-gpu-helm-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    # Another user could have created it to supply a chart.
+    status = os.lstat(folder)
+    own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+    return {"HELM_CACHE_HOME": folder} if own else {}
+
+
 class Helm:
     """One helm binary; only names, versions and file paths appear on its command lines."""
 
@@ -458,7 +483,7 @@ class Helm:
 
     def _call(self, command: list[str], data: str | None = None) -> tuple[int, str, str]:
         # Neither `helm pull` nor `helm template` needs a cluster; without a kubeconfig, helm cannot connect to the wrong cluster.
-        environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false"}
+        environment = {"KUBECONFIG": os.devnull, "HELM_DEBUG": "false", **cache_environment()}
         try:
             return run_within(
                 self._run,

@@ -46,7 +46,7 @@ class AwxObject:
 
     options: those of its module of awx.awx, except name, description, organization and state. needs: the objects that must exist before it.
     parent: the template of a schedule and the inventory of a source, which their names are unique in. `exists`: it must exist, because the settings only
-    refer to it.
+    refer to it. effect: what a job template does to clusters (operations.py).
     """
 
     kind: str
@@ -56,6 +56,7 @@ class AwxObject:
     needs: Needs = ()
     parent: str = ""
     exists: bool = False
+    effect: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -247,6 +248,7 @@ class _Kit:
                 *self._credential_needs(*credentials),
                 *self._notification_needs(),
             ),
+            effect=operation.effect,
         )
 
     def _workflow(self) -> AwxObject:
@@ -333,12 +335,17 @@ MISSING: t.Final = "missing"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run does with an object, and why it leaves it alone. `waits`: it needs something that this run creates, so check mode cannot ask AWX."""
+    """What a run does with an object, and why it leaves it alone. `waits`: it needs something that this run creates, so check mode cannot ask AWX.
+
+    number: its id in AWX, 0 if it does not exist. roles: the ids of its roles by name.
+    """
 
     item: AwxObject
     action: str
     reason: str = ""
     waits: bool = False
+    number: int = 0
+    roles: t.Mapping[str, int] = field(default_factory=dict)
 
 
 def assess(
@@ -369,7 +376,12 @@ def _verdict(
     if blocked:
         reasons = ", ".join(f"{need.item.kind}/{need.item.name}" for need in blocked)
         return Verdict(item, HELD, f"needs {reasons}, which this run leaves alone")
-    return Verdict(item, CREATE if match is None else UPDATE, waits=any(need.action == CREATE for need in needs))
+    waits = any(need.action == CREATE for need in needs)
+    if match is None:
+        return Verdict(item, CREATE, waits=waits)
+    roles = (match.get("summary_fields") or {}).get("object_roles") or {}
+    numbers = {name.removesuffix("_role"): int(role["id"]) for name, role in roles.items()}
+    return Verdict(item, UPDATE, waits=waits, number=int(match.get("id") or 0), roles=numbers)
 
 
 def _match(

@@ -7,13 +7,16 @@ A new key needs a field here, its use in objects.py, and a row in the README of 
 
 from __future__ import annotations
 
+import datetime
+import functools
 import re
 import typing as t
 import zoneinfo
 from collections import Counter
 
+from ...module_utils.catalog.secrets import address_holds_a_secret
 from ...module_utils.core.errors import InvalidOptions
-from ...module_utils.core.messages import join_words, quote
+from ...module_utils.core.messages import field_path, join_words, quote, type_name
 from ...module_utils.core.types import (
     Anything,
     Boolean,
@@ -28,57 +31,102 @@ from ...module_utils.core.types import (
 from .credential_types import ALTERNATIVES, CREDENTIAL_TYPES
 from .operations import DEFAULT, OPERATIONS, WORKFLOW
 
-# From AWX's documentation of notification types; awx.awx accepts these.
-_NOTIFICATIONS = (
-    "awssns",
-    "email",
-    "grafana",
-    "irc",
-    "mattermost",
-    "pagerduty",
-    "rocketchat",
-    "slack",
-    "twilio",
-    "webhook",
-)
+# The configuration that each type needs (init_parameters in awx/main/notifications of AWX 24.6.1). AWX has a default for all other keys.
+_NOTIFICATIONS: dict[str, dict[str, type]] = {
+    "awssns": {},
+    "email": {
+        "host": str, "port": int, "username": str, "password": str, "use_tls": bool, "use_ssl": bool, "sender": str, "recipients": list,
+    },
+    "grafana": {"grafana_url": str, "grafana_key": str},
+    "irc": {"server": str, "port": int, "nickname": str, "password": str, "use_ssl": bool, "targets": list},
+    "mattermost": {"mattermost_url": str, "mattermost_no_verify_ssl": bool},
+    "pagerduty": {"subdomain": str, "token": str, "service_key": str, "client_name": str},
+    "rocketchat": {"rocketchat_url": str, "rocketchat_no_verify_ssl": bool},
+    "slack": {"token": str, "channels": list},
+    "twilio": {"account_sid": str, "account_token": str, "from_number": str, "to_numbers": list},
+    "webhook": {"url": str, "headers": dict},
+}  # fmt: skip
 _EVENTS = ("started", "success", "error", "approvals")
 _FREQUENCIES = ("minutely", "hourly", "daily", "weekly", "monthly")
 _START = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}")
+_SSH_USER = re.compile(r"^(ssh://)[^:@/]+@")
 _MAX_SLICES = 100
 _MAX_FORKS = 200
+# The lengths of AWX's columns (awx/main/models at 24.6.1). A prefix stands before the longest words that a name may have.
+_MAX_NAME = 512
+_MAX_USERNAME = 150
+_MAX_BRANCH = 256
+_MAX_PREFIX = _MAX_NAME - 64
 
 
-def _name_of_an_object(value: str) -> str | None:
-    """awx.awx takes digits for an ID and `++` for a named URL, and the names are sent as a list with commas."""
-    if value.isdigit():
-        return "consists of digits, which awx.awx takes for an ID; use a name with a letter"
+def _at_most(longest: int) -> t.Callable[[str], str | None]:
+    def rule(value: str) -> str | None:
+        return f"has {len(value)} characters; the limit of AWX is {longest}" if len(value) > longest else None
+
+    return rule
+
+
+def _free_of_separators(value: str) -> str | None:
+    """`++` is a named URL for awx.awx, and the names are sent as a list with commas."""
     if "," in value or "++" in value:
         return "contains a comma or ++, which have a meaning in requests to AWX; use another name"
     return None
 
 
+def _name_of_an_object(value: str) -> str | None:
+    """awx.awx takes digits for an ID. AWX removes spaces at the ends, so that the next run would look for another name."""
+    if value.isdigit():
+        return "consists of digits, which awx.awx takes for an ID; use a name with a letter"
+    if value != value.strip():
+        return "begins or ends with a space, which AWX removes; remove it"
+    return _free_of_separators(value)
+
+
+def _address_without_login(value: str) -> str | None:
+    # The user of SSH is no secret.
+    if address_holds_a_secret(_SSH_USER.sub(r"\1", value)):
+        return "contains a login, which AWX shows to everybody who may read the project; use project.credential"
+    return None
+
+
+def _path_in_the_project(value: str) -> str | None:
+    if value.startswith("/") or ".." in value.split("/"):
+        return "is not a path in the project; write it without a leading slash and without .."
+    return None
+
+
 def _start(value: str) -> str | None:
-    return None if _START.fullmatch(value) else "is not a time; write it as YYYY-MM-DD HH:MM, without seconds"
+    if _START.fullmatch(value):
+        try:
+            datetime.datetime.strptime(value, "%Y-%m-%d %H:%M")
+        except ValueError:
+            return "does not exist in the calendar"
+        return None
+    return "is not a time; write it as YYYY-MM-DD HH:MM, without seconds"
+
+
+@functools.cache
+def _timezones() -> frozenset[str]:
+    """The names of all time zones, which are read from many files."""
+    return frozenset(zoneinfo.available_timezones())
 
 
 def _timezone(value: str) -> str | None:
     # AWX refuses other names.
-    return (
-        None
-        if value in zoneinfo.available_timezones()
-        else "is not the name of a time zone; use one such as Europe/Zurich or UTC"
-    )
+    return None if value in _timezones() else "is not the name of a time zone; use one such as Europe/Zurich or UTC"
 
 
 def _name(default: str | None = None, **more: t.Any) -> Text:
-    return Text((_name_of_an_object,), default=default, **more)
+    return Text((_name_of_an_object, _at_most(_MAX_NAME)), default=default, **more)
 
 
 def _count(high: int, default: int) -> Field:
     return integer_between(1, high, "the minimum is 1", f"the maximum is {high}", default=default)
 
 
-_PEOPLE = Section(fields={"teams": ListOf(item=_name()), "users": ListOf(item=_name())})
+_PEOPLE = Section(
+    fields={"teams": ListOf(item=_name()), "users": ListOf(item=Text((_name_of_an_object, _at_most(_MAX_USERNAME))))}
+)
 _SCHEDULED = tuple(name for name, operation in OPERATIONS.items() if operation.scheduled)
 _SCHEDULE = Section(
     default=None,
@@ -94,7 +142,7 @@ SETTINGS = Section(
     fields={
         "organization": _name("GPU clusters"),
         "galaxy_credentials": ListOf(item=_name()),
-        "prefix": Text(default="GPU ", empty=True, blank_is_unset=False),
+        "prefix": Text((_free_of_separators, _at_most(_MAX_PREFIX)), default="GPU ", empty=True, blank_is_unset=False),
         "execution_environment": Section(
             fields={
                 "name": _name("accel.gpu"),
@@ -108,8 +156,13 @@ SETTINGS = Section(
             missing="set project.url, the URL of the Git repository that contains the files of examples/awx/project",
             fields={
                 "name": _name("accel.gpu"),
-                "url": Text(required=True, missing="set the URL of the Git repository that contains the files of examples/awx/project"),
-                "branch": Text(default="", empty=True),
+                "url": Text(
+                    (_address_without_login,),
+                    quotes_text=False,
+                    required=True,
+                    missing="set the URL of the Git repository that contains the files of examples/awx/project",
+                ),
+                "branch": Text((_at_most(_MAX_BRANCH),), default="", empty=True),
                 "credential": _name(),
                 "update_on_launch": Boolean(default=False),
             }
@@ -122,7 +175,7 @@ SETTINGS = Section(
                     item=Section(
                         fields={
                             "name": _name(**_REQUIRED),
-                            "path": Text(required=True, missing="set the path of an inventory file in the project"),
+                            "path": Text((_path_in_the_project,), required=True, missing="set the path of an inventory file in the project"),
                             "credential": _name(),
                         }
                     )
@@ -134,7 +187,7 @@ SETTINGS = Section(
                 fields={
                     "name": _name(**_REQUIRED),
                     "type": Choice(known=tuple(CREDENTIAL_TYPES), required=True, missing=f"set one of {', '.join(CREDENTIAL_TYPES)}"),
-                    "inputs": Anything(blank_is_unset=True),
+                    "inputs": Anything(blank_is_unset=True, quotes_text=False),
                 }
             )
         ),
@@ -152,8 +205,8 @@ SETTINGS = Section(
             item=Section(
                 fields={
                     "name": _name(**_REQUIRED),
-                    "type": Choice(known=_NOTIFICATIONS, required=True, missing="set a type, such as webhook"),
-                    "configuration": Anything(required=True, missing="set AWX's configuration of this type"),
+                    "type": Choice(known=tuple(_NOTIFICATIONS), required=True, missing="set a type, such as webhook"),
+                    "configuration": Anything(quotes_text=False, required=True, missing="set AWX's configuration of this type"),
                     "events": ListOf(item=Choice(known=_EVENTS), default=["error", "approvals"]),
                 }
             )
@@ -181,6 +234,12 @@ def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
         ("notifications", [entry["name"] for entry in settings["notifications"]]),
         ("inventory.sources", [entry["name"] for entry in settings["inventory"]["sources"]]),
         ("operations", operations),
+        ("galaxy_credentials", settings["galaxy_credentials"]),
+        *(
+            (f"{people}.{kind}", settings[people][kind])
+            for people in ("operators", "approvers")
+            for kind in ("teams", "users")
+        ),
     ):
         for name, number in Counter(names).items():
             if number > 1:
@@ -201,6 +260,8 @@ def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
             )
     for index, entry in enumerate(settings["credentials"]):
         yield from _input_problems(f"gpu_awx.credentials[{index}].inputs", entry)
+    for index, entry in enumerate(settings["notifications"]):
+        yield from _configuration_problems(f"gpu_awx.notifications[{index}].configuration", entry)
     for name in settings["schedules"]:
         if name not in operations:
             yield f"gpu_awx.schedules.{name}: has no job template; add {name} to gpu_awx.operations, or remove the schedule"
@@ -213,14 +274,38 @@ def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
 
 
 def _input_problems(path: str, entry: dict[str, t.Any]) -> t.Iterator[str]:
+    """Without inputs, the credential exists already; AWX itself checks the fields of its own types. No message shows a value."""
     custom, inputs = CREDENTIAL_TYPES[entry["type"]], entry.get("inputs")
-    if inputs is None or not custom.is_custom:
-        # Without inputs, the credential exists already; AWX itself checks its own types.
+    if inputs is None:
+        return
+    for name, value in inputs.items():
+        if not isinstance(name, str):
+            yield f"{path}: keys must be strings, but {quote(name)} is {type_name(name)}"
+        elif isinstance(value, str) and "\0" in value:
+            yield f"{field_path(path, name)}: contains the character U+0000, which AWX cannot store; remove it"
+    if not custom.is_custom:
         return
     known = [field["id"] for field in custom.inputs]
-    for name in inputs:
+    for name, value in inputs.items():
         if name not in known:
-            yield f"{path}.{name}: is not an input of the type {entry['type']}; known: {', '.join(known)}"
+            yield f"{field_path(path, name)}: is not an input of the type {entry['type']}; known: {', '.join(known)}"
+        elif not isinstance(value, str):
+            yield f"{field_path(path, name)}: is {type_name(value)}, not a string; put it in quotes"
     for name in custom.required:
-        if not inputs.get(name):
+        if inputs.get(name) in (None, ""):
             yield f"{path}.{name}: is missing; the type {entry['type']} needs it"
+
+
+_WORDS = {str: "a string", int: "a whole number", bool: "a boolean", list: "a list", dict: "a map"}
+
+
+def _configuration_problems(path: str, entry: dict[str, t.Any]) -> t.Iterator[str]:
+    for name, kind in _NOTIFICATIONS[entry["type"]].items():
+        value = entry["configuration"].get(name)
+        if value is None:
+            yield f"{path}.{name}: is missing; the type {entry['type']} needs it"
+        # A boolean is a number in Python.
+        elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            yield f"{path}.{name}: is {type_name(value)}, not {_WORDS[kind]}"
+        elif kind is list and not value:
+            yield f"{path}.{name}: has no element"

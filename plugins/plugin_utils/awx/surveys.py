@@ -14,6 +14,7 @@ AWX accepts more than it handles correctly, so a survey has only what works (AWX
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from dataclasses import dataclass
@@ -98,6 +99,7 @@ def _choice(choices: list[str], default: str) -> dict[str, t.Any]:
     return {"type": "multiplechoice", "choices": choices, "min": None, "max": None, "default": default}
 
 
+@functools.cache
 def _of_role(operation: Operation, variable: str) -> _Variable:
     """Return a variable of the first role of the playbook that specifies it, or of another role, whose variable the playbook reads."""
     for role in (*roles_of(operation.playbook), *all_roles()):

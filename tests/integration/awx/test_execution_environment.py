@@ -48,7 +48,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 def output(image: Image, folder: Path, *program: str) -> str:
     """What a program in a container of the image prints; it must succeed."""
-    outcome = Container(folder / "awx_1", ENVIRONMENT, [COLLECTIONS], image).run(list(program))
+    outcome = Container(folder / "awx_1", ENVIRONMENT, [COLLECTIONS], image=image).run(list(program))
     assert outcome.status == "successful", outcome.output
     return outcome.output
 
@@ -138,7 +138,7 @@ def test_the_cronjob_of_new_nodes_needs_no_entry_point(image: Image, tmp_path: P
     variables = [yaml.safe_load(line) for line in re.findall(r"- (\{name: \w+, value: .*\})$", template, re.MULTILINE)]
     environ = {variable["name"]: variable["value"] for variable in variables}
     assert environ.keys() >= {"HOME", "USER"}
-    container = Container(tmp_path / "awx_1", {**ENVIRONMENT, **environ}, [COLLECTIONS], Image(image.root))
+    container = Container(tmp_path / "awx_1", {**ENVIRONMENT, **environ}, [COLLECTIONS], image=Image(image.root))
     container.write("inventory/hosts.yml", yaml.safe_dump(clusters("one", gpu_pools=[])))
     outcome = container.run(["ansible-playbook", "accel.gpu.plan", "--inventory", "/runner/inventory/hosts.yml"])
     assert outcome.status == "successful", outcome.output

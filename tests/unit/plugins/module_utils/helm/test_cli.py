@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ from ansible_collections.accel.gpu.plugins.module_utils.helm.release import (
     Helm,
     HelmMissing,
     HelmUnsupported,
+    cache_environment,
     error_summary,
     find_helm,
     is_running,
@@ -138,3 +141,39 @@ def test_the_roles_need_helm_3(output: str, supported: bool) -> None:
         with pytest.raises(HelmUnsupported, match=r"^/opt/helm is Helm v\d.*set gpu_helm_binary"):
             require_supported_helm("/opt/helm", cast("Any", run))
     assert commands == [["/opt/helm", "version", "--template", "{{.Version}}"]]
+
+
+@pytest.fixture
+def without_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the cache of a user without a home."""
+    for name in ("HOME", "HELM_CACHE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"accel-gpu-helm-{os.getuid()}"
+
+
+def test_helm_has_a_cache_without_a_home(without_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_environment() == {"HELM_CACHE_HOME": str(without_home)}
+    assert without_home.stat().st_mode & 0o777 == 0o700
+    # The next call uses the same folder.
+    assert cache_environment() == {"HELM_CACHE_HOME": str(without_home)}
+    monkeypatch.setenv("HOME", "/nonexistent")
+    assert cache_environment() == {"HELM_CACHE_HOME": str(without_home)}
+
+
+@pytest.mark.parametrize("name", ["HOME", "HELM_CACHE_HOME", "XDG_CACHE_HOME"])
+def test_helm_uses_the_cache_of_the_user(
+    without_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, str(tmp_path))
+    assert cache_environment() == {}
+    assert not without_home.exists()
+
+
+def test_helm_uses_no_cache_of_another_user(without_home: Path) -> None:
+    without_home.mkdir()
+    without_home.chmod(0o777)
+    assert cache_environment() == {}
+    without_home.rmdir()
+    without_home.symlink_to("/tmp")
+    assert cache_environment() == {}

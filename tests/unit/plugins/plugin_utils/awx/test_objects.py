@@ -35,7 +35,9 @@ LARGE: dict[str, Any] = {
     ],
     "inventory": {"sources": [{"name": "fleet", "path": "inventory/fleet.clusters.yml", "credential": "clouds"}]},
     "schedules": {name: {"start": "2026-01-01 06:00"} for name in OPERATIONS if OPERATIONS[name].scheduled},
-    "notifications": [{"name": "hook", "type": "webhook", "configuration": {"url": "https://hook.example.com"}}],
+    "notifications": [
+        {"name": "hook", "type": "webhook", "configuration": {"url": "https://hook.example.com", "headers": {}}}
+    ],
 }
 
 
