@@ -113,11 +113,7 @@ def _timezones() -> frozenset[str]:
 
 def _timezone(value: str) -> str | None:
     # AWX refuses other names.
-    return (
-        None
-        if value in _timezones()
-        else "is not the name of a time zone; use one such as Europe/Zurich or UTC"
-    )
+    return None if value in _timezones() else "is not the name of a time zone; use one such as Europe/Zurich or UTC"
 
 
 def _name(default: str | None = None, **more: t.Any) -> Text:
