@@ -102,13 +102,13 @@ _value:
       contains:
         key: {description: The key of the rows in O(details)., type: str, sample: steps}
         path: {description: The address below C(/api/v2/)., type: str, sample: workflow_job_template_nodes}
-        filters: {description: The filters of the list view., type: dict, sample: {workflow_job_template: 7}}
+        filters: {description: 'The filters of the list view, by field.', type: raw, sample: {workflow_job_template: 7}}
     steps:
       description: What the run does with the steps of the workflow.
       type: dict
       contains:
-        left: {description: 'The steps with wrong links, and the links to keep. The run removes the others first.', type: list, elements: dict, sample: []}
-        links: {description: The steps whose links the run sets., type: list, elements: dict, sample: []}
+        left: {description: 'The steps with wrong links, and the links to keep. The run removes the others first.', type: list, elements: raw, sample: []}
+        links: {description: The steps whose links the run sets., type: list, elements: raw, sample: []}
         deleted: {description: The identifiers of the steps that the run deletes before it creates its own., type: list, elements: str, sample: []}
     removed:
       description: One line for each addition that leads around the approval, and that the run therefore removes.

@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Holds requests and answers against the contract of AWX's API (awx_contract.yml, which awx_openapi.py writes)."""
+"""Holds requests and answers against the contract of AWX's API (awx_contract.json, which awx_openapi.py writes)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
-
-import yaml
 
 from lab.awx.server import Awx
 from lab.awx.store import KINDS
@@ -32,7 +30,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 _QUERY = {"page", "page_size", "order_by", "search"}
 # awx/main/managers and ansible_base.rest_filters: the comparisons that awx.awx and the role use.
 _COMPARISONS = {"in", "contains", "icontains", "exact", "iexact", "gt", "gte", "lt", "lte", "isnull"}
-_LINK = {"id": {"type": "integer", "required": True}, "disassociate": {"type": "boolean"}}
+_LINK: dict[str, Any] = {"id": {"type": "integer", "required": True}, "disassociate": {"type": "boolean"}}
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,10 @@ class Exchange:
 @functools.cache
 def contract() -> dict[str, Any]:
     """The contract."""
-    loaded: dict[str, Any] = yaml.load(PATH.read_text(encoding="utf-8"), yaml.CSafeLoader)
-    return loaded
+    loaded: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
+    requests = loaded["requests"]
+    statuses = {name: {int(code): keys for code, keys in answers.items()} for name, answers in requests.items()}
+    return {**loaded, "requests": statuses}
 
 
 def fields(kind: str) -> set[str]:

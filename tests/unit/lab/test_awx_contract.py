@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stand-in for AWX accepts and answers what AWX's published API describes (tests/helpers/awx_contract.yml)."""
+"""The stand-in for AWX accepts and answers what AWX's published API describes (tests/helpers/awx_contract.json)."""
 
 from __future__ import annotations
 
