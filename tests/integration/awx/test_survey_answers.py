@@ -63,9 +63,7 @@ def required(operation: str) -> Answers:
 
 def end(operation: str) -> str:
     """The end of a job with valid answers."""
-    return {"plan": SUCCESS, "mirror": "registry.invalid", "verify_mirror": "registry.invalid"}.get(
-        operation, NO_CLUSTER
-    )
+    return SUCCESS if operation == "plan" else NO_CLUSTER
 
 
 def valid(operation: str) -> Iterator[tuple[str, Answers]]:
@@ -115,8 +113,8 @@ def wrong(operation: str, variable: str, longest: int) -> Iterator[tuple[Any, st
 
 
 WRONG_NAMES = {
-    "gpu_mirror_operating_systems": "gpu_mirror_operating_systems",
-    "gpu_mirror_operator_versions": "gpu_mirror_operator_versions",
+    "gpu_mirror_operating_systems": "is not an operating system; specify ID and VERSION_ID",
+    "gpu_mirror_operator_versions": "is not an exact version; use a full version",
 }
 
 
