@@ -95,7 +95,6 @@ def wrong(operation: str, variable: str, longest: int) -> Iterator[tuple[Any, st
         yield "{broken", "is a string, not a map; write it as JSON"
         yield "[1]", "is a string, not a map; write it as JSON"
         yield JINJA, "is a string, not a map; write it as JSON"
-        yield '{"evicted": true}', "evicted"
     elif variable == "gpu_sharing_label_selectors":
         yield "zone in", "label_selectors"
         yield ",", "contains no name"
