@@ -133,11 +133,10 @@ def test_what_was_changed_by_hand_is_brought_back(created: tuple[StandIn, Playbo
         {"id": steps["approval"]["id"], "disassociate": True},
     )
     store.delete("job_templates", running.named("job_templates", "GPU scale")["id"])
-    # Somebody has added a credential of a type that the operation does not use.
-    export = running.named("job_templates", "GPU export")["id"]
+    # Somebody has added a credential.
     kind = running.named("credential_types", "VMware vCenter")["id"]
     stray = store.create("credentials", {"name": "stray", "credential_type": kind})["id"]
-    store.link("job_templates", export, "credentials", {"id": stray})
+    store.link("job_templates", report["id"], "credentials", {"id": stray})
     store.change("workflow_job_templates", workflow["id"], {"allow_simultaneous": True})
     edited = state(running)
     checked = running.apply(settings(running), "--check").require_success()
@@ -151,7 +150,6 @@ def test_what_was_changed_by_hand_is_brought_back(created: tuple[StandIn, Playbo
         "GPU report daily",
         "plan",
         "GPU scale",
-        "GPU export",
         "GPU rollout",
     } <= changed_items(applied)
     tables, _links, surveys, _members = before
@@ -164,7 +162,7 @@ def test_what_was_changed_by_hand_is_brought_back(created: tuple[StandIn, Playbo
         steps["approval"]["id"]
     ]
     assert running.named("job_templates", "GPU scale")["description"]
-    assert stray not in store.linked("job_templates", export, "credentials")
+    assert stray not in store.linked("job_templates", report["id"], "credentials")
 
 
 @pytest.mark.usual(120)

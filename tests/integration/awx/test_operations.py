@@ -72,8 +72,6 @@ def message(operation: str, kind: str, server: Unauthorized) -> str:
         return f"Keystone at {server.url}/v3 does not accept the credentials"
     if kind == "vks":
         return "IAM rejected the login"
-    if operation in ("mirror", "verify_mirror"):
-        return f"127.0.0.1:{server.port}"
     refusal = UNKNOWN_USER if kind in ACCESS else NO_CLUSTER
     return MESSAGES_OF_TYPES.get((operation, kind), MESSAGES.get(operation, refusal))
 

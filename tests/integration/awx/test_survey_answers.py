@@ -63,9 +63,7 @@ def required(operation: str) -> Answers:
 
 def end(operation: str) -> str:
     """The end of a job with valid answers."""
-    return {"plan": SUCCESS, "mirror": "registry.invalid", "verify_mirror": "registry.invalid"}.get(
-        operation, NO_CLUSTER
-    )
+    return SUCCESS if operation == "plan" else NO_CLUSTER
 
 
 def valid(operation: str) -> Iterator[tuple[str, Answers]]:
@@ -97,7 +95,6 @@ def wrong(operation: str, variable: str, longest: int) -> Iterator[tuple[Any, st
         yield "{broken", "is a string, not a map; write it as JSON"
         yield "[1]", "is a string, not a map; write it as JSON"
         yield JINJA, "is a string, not a map; write it as JSON"
-        yield '{"evicted": true}', "evicted"
     elif variable == "gpu_sharing_label_selectors":
         yield "zone in", "label_selectors"
         yield ",", "contains no name"
@@ -115,8 +112,8 @@ def wrong(operation: str, variable: str, longest: int) -> Iterator[tuple[Any, st
 
 
 WRONG_NAMES = {
-    "gpu_mirror_operating_systems": "gpu_mirror_operating_systems",
-    "gpu_mirror_operator_versions": "gpu_mirror_operator_versions",
+    "gpu_mirror_operating_systems": "is not an operating system; specify ID and VERSION_ID",
+    "gpu_mirror_operator_versions": "is not an exact version; use a full version",
 }
 
 
