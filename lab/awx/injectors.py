@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from awx_plugins.credentials import plugins
+import awx_plugins.credentials.plugins as plugins
 from awx_plugins.interfaces._temporary_private_credential_api import Credential
 
 from .rules import render

@@ -226,7 +226,7 @@ class Runs:
         hidden = {"output", "kind", "answers", "given_artifacts", "canceled", "job_kind", "slices"}
         if row["type"] == "workflow_job_node":
             # These belong to the job of the step.
-            hidden |= {"name", "status", "failed", "finished", "elapsed"}
+            hidden |= {"name", "status", "failed", "started", "finished", "elapsed"}
         related = {"job": f"/api/v2/{row['job_kind']}/{row['job']}/"} if row.get("job_kind") else {}
         shown = {key: value for key, value in row.items() if key not in hidden}
         return {

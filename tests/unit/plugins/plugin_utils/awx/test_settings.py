@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.accel.gpu.plugins.module_utils.core.errors import InvalidOptions
 from ansible_collections.accel.gpu.plugins.module_utils.core.messages import printable
-from ansible_collections.accel.gpu.plugins.plugin_utils.awx.credential_types import CREDENTIAL_TYPES
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.credential_types import ALTERNATIVES, CREDENTIAL_TYPES
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.objects import desired_objects
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import OPERATIONS
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.settings import read_settings
@@ -26,10 +26,12 @@ LARGE: dict[str, Any] = {
     "prefix": "GPU ",
     "execution_environment": {"name": "ee", "image": "registry.example.com/accel-gpu:1", "credential": "registry", "pull": "always"},
     "project": {"name": "p", "url": "ssh://git@git.example.com/gpu.git", "branch": "main", "credential": "git", "update_on_launch": True},
-    "inventory": {"name": "i", "update_on_launch": False, "sources": [{"name": "s", "path": "inventory/hosts.yml", "credential": "openstack"}]},
+    "inventory": {"name": "i", "update_on_launch": False, "sources": [{"name": "s", "path": "inventory/hosts.yml", "credential": "clouds"}]},
     "credentials": [
         {"name": kind, "type": kind, "inputs": {field["id"]: SECRET for field in CREDENTIAL_TYPES[kind].inputs} or {"password": SECRET}}
         for kind in CREDENTIAL_TYPES
+        # A job reads only one of two alternatives.
+        if kind not in dict(ALTERNATIVES)
     ],
     "operations": ["plan", "site", "report", "scale"],
     "slices": 5,
