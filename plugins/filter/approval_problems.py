@@ -62,7 +62,7 @@ def approval_problems(plans: t.Any, cluster: str, summary: t.Any = None) -> list
     """Return why approved plans do not cover a run on this cluster."""
     if not isinstance(plans, t.Mapping):
         raise AnsibleFilterError("accel.gpu.approval_problems needs a dictionary of the variables gpu_plan_of_job_ID")
-    if summary is not None and (not isinstance(summary, t.Mapping) or "impact" not in summary):
+    if summary is not None and (not isinstance(summary, t.Mapping) or "declaration" not in summary):
         raise AnsibleFilterError(
             "accel.gpu.approval_problems: summary must be the result of accel.gpu.report_summary(kind='plan')"
         )

@@ -95,6 +95,11 @@ _value:
       type: list
       elements: str
       sample: []
+    unsent:
+      description: The credentials with contents in the settings that exist, and whose contents this run does not send again, as C(credentials/NAME).
+      type: list
+      elements: str
+      sample: [credentials/GPU clusters]
     queries:
       description: The list views of AWX that show what others have added to the objects.
       type: list
@@ -187,6 +192,7 @@ def awx_objects(
             "grants": grants,
             "left_alone": _lines(verdicts, FOREIGN, HELD),
             "missing": _lines(verdicts, MISSING),
+            "unsent": _unsent(verdicts),
             "queries": [asdict(query) for query in queries(verdicts, grants)],
             **_additions(verdicts, grants, plain(details) or {}),
             "undeclared": undeclared(objects, present, settings["organization"]),
@@ -240,6 +246,17 @@ def _lines(verdicts: t.Iterable[Verdict], *actions: str) -> list[str]:
         printable(f"{verdict.item.kind}/{verdict.item.name}: {verdict.reason}")
         for verdict in verdicts
         if verdict.action in actions and verdict.reason
+    ]
+
+
+def _unsent(verdicts: t.Iterable[Verdict]) -> list[str]:
+    """The credentials whose contents this run neither compares nor sends."""
+    return [
+        f"credentials/{verdict.item.name}"
+        for verdict in verdicts
+        if verdict.action == UPDATE
+        and verdict.item.kind == "credentials"
+        and not verdict.item.options["update_secrets"]
     ]
 
 

@@ -27,6 +27,12 @@ options:
       - For a plan, the result of the module that manages the cloud's node groups, such as M(accel.gpu.magnum_nodegroup), in check mode.
     type: dict
     default: {}
+  declaration:
+    description:
+      - For a plan, the variables that describe the cluster and its pools. The summary has a hash of them, by which the playbook C(accel.gpu.site) recognizes
+        that they have changed since the approval.
+    type: dict
+    default: {}
 seealso:
   - module: accel.gpu.gpu_info
   - plugin: accel.gpu.report_lines
@@ -70,6 +76,23 @@ _value:
         created_nodes: {description: Number of nodes to create., type: int, sample: 0}
         removed_nodes: {description: Number of nodes to remove from node groups that remain., type: int, sample: 0}
         deleted_nodegroups: {description: Node groups to delete with their nodes., type: list, elements: str, sample: [old (3 nodes)]}
+    changes:
+      description: For a plan, what changes in each pool and node group. Pools and node groups without a change are not listed.
+      type: dict
+      contains:
+        NAME:
+          description: The numbers that are not 0.
+          type: dict
+          contains:
+            nodes: {description: Number of nodes to change., type: int, sample: 2}
+            pods: {description: Number of pods that lose their GPU., type: int, sample: 3}
+            driver_restarts: {description: Number of nodes whose driver restarts., type: int, sample: 2}
+            repartitioned_nodes: {description: Number of nodes that are partitioned anew., type: int, sample: 1}
+            created: {description: Number of nodes to create in a node group., type: int, sample: 1}
+            removed: {description: Number of nodes to remove from a node group., type: int, sample: 1}
+      sample: {pool train: {nodes: 2, pods: 3}, node group train: {created: 1}}
+    unknown: {description: 'For a plan, what could not be read.', type: list, elements: str, sample: []}
+    declaration: {description: 'For a plan, the hash of O(declaration).', type: str, sample: 5f70bf18a0860070}
     text:
       description: For a plan, the impact as a sentence.
       type: str
@@ -82,9 +105,12 @@ from ansible.errors import AnsibleFilterError
 
 from ..module_utils.report.facts import KINDS
 from ..module_utils.report.summary import summary
+from ..module_utils.schema.variables import plain
 
 
-def report_summary(info: t.Any, kind: str = "report", nodegroups: t.Any = None) -> dict[str, t.Any]:
+def report_summary(
+    info: t.Any, kind: str = "report", nodegroups: t.Any = None, declaration: t.Any = None
+) -> dict[str, t.Any]:
     """Return the summary of a plan or a report."""
     if not isinstance(info, t.Mapping) or "reachable" not in info:
         raise AnsibleFilterError(
@@ -92,7 +118,7 @@ def report_summary(info: t.Any, kind: str = "report", nodegroups: t.Any = None) 
         )
     if kind not in KINDS:
         raise AnsibleFilterError(f"accel.gpu.report_summary: kind is {kind!r}; it must be one of {', '.join(KINDS)}")
-    return summary(info, kind, nodegroups or {})
+    return summary(info, kind, nodegroups or {}, plain(declaration) or {})
 
 
 class FilterModule:

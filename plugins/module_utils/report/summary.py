@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import typing as t
 
@@ -20,10 +22,21 @@ _TEXTS = {
     "removed_nodes": "nodes to remove",
 }
 _MAX_POOLS = 20
+_NUMBERS = {
+    "nodes": "nodes to change",
+    "pods": _TEXTS["pods"],
+    "driver_restarts": _TEXTS["driver_restarts"],
+    "repartitioned_nodes": _TEXTS["repartitioned_nodes"],
+    "created": "nodes to create",
+    "removed": "nodes to remove",
+}
 
 
-def summary(info: Document, kind: str, nodegroups: Document) -> dict[str, t.Any]:
-    """The summary of gpu_info; for a plan with its impact. `nodegroups`: the preview of the cloud's module."""
+def summary(info: Document, kind: str, nodegroups: Document, declaration: Document) -> dict[str, t.Any]:
+    """The summary of gpu_info; for a plan with its impact.
+
+    nodegroups: the preview of the cloud's module. declaration: the variables that describe the cluster and its pools, of which the summary has a hash.
+    """
     totals, drift = info.get("totals") or {}, info.get("drift") or []
     # A pool without nodes, or without an operator, has no node that differs, and yet is not as declared.
     different = [name for name, pool in (info.get("pools") or {}).items() if pool.get("as_declared") is False]
@@ -40,6 +53,13 @@ def summary(info: Document, kind: str, nodegroups: Document) -> dict[str, t.Any]
     }
     if kind == "plan":
         result["impact"] = impact = _impact(info.get("impact") or {}, nodegroups)
+        result["changes"] = _changes(info.get("pools") or {}, nodegroups)
+        result["unknown"] = [
+            *([] if info.get("impact") else ["the impact on pods and nodes"]),
+            *(["the changes of node groups"] if _is_unknown(nodegroups) else []),
+        ]
+        text = json.dumps(declaration, sort_keys=True, default=str)
+        result["declaration"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         result["text"] = printable(
             _sentence(impact, nodegroups) if reachable else "The cluster was not reached, so the impact is unknown."
         )
@@ -49,23 +69,47 @@ def summary(info: Document, kind: str, nodegroups: Document) -> dict[str, t.Any]
 def _impact(impact: Document, preview: Document) -> dict[str, t.Any]:
     """The numbers of pods, nodes and machines. A deleted node group is named with the number of its nodes."""
     groups = preview.get("nodegroups") or {}
-    before = (preview.get("diff") or {}).get("before") or {}
-    created = removed = 0
-    for name, group in groups.items():
-        action, count = group.get("action"), group.get("node_count") or 0
-        present = (before.get(name) or {}).get("node_count") or 0
-        if action in ("create", "recreate"):
-            created += count
-        elif action == "update":
-            created += max(count - present, 0)
-            removed += max(present - count, 0)
+    machines = _machines(preview).values()
     deleted = [text for group in groups.values() for text in group.get("deletes") or ()]
     return {
         **{name: impact.get(name) or 0 for name in _IMPACT},
-        "created_nodes": created,
-        "removed_nodes": removed,
-        "deleted_nodegroups": deleted[:_MAX_POOLS],
+        "created_nodes": sum(created for created, dummy in machines),
+        "removed_nodes": sum(removed for dummy, removed in machines),
+        "deleted_nodegroups": deleted,
     }
+
+
+def _machines(preview: Document) -> dict[str, tuple[int, int]]:
+    """For each node group, the numbers of created and of removed nodes. The nodes of a group that is replaced are among those of `deletes`."""
+    before = (preview.get("diff") or {}).get("before") or {}
+    numbers = {}
+    for name, group in (preview.get("nodegroups") or {}).items():
+        action, count = group.get("action"), group.get("node_count") or 0
+        present = (before.get(name) or {}).get("node_count") or 0
+        if action in ("create", "recreate"):
+            numbers[name] = (count, 0)
+        elif action == "update":
+            numbers[name] = (max(count - present, 0), max(present - count, 0))
+    return numbers
+
+
+def _is_unknown(preview: Document) -> bool:
+    return bool(preview.get("msg")) and not preview.get("nodegroups")
+
+
+def _changes(pools: Document, preview: Document) -> dict[str, dict[str, int]]:
+    """What changes in each pool and node group, without those that do not change: the numbers in _NUMBERS that are not 0."""
+    changes = {
+        f"pool {name}": {
+            "nodes": (pool.get("changes") or {}).get("nodes") or 0,
+            **{key: (pool.get("impact") or {}).get(key) or 0 for key in _IMPACT},
+        }
+        for name, pool in pools.items()
+    }
+    for name, (created, removed) in _machines(preview).items():
+        changes[f"node group {name}"] = {"created": created, "removed": removed}
+    present = {name: {key: number for key, number in numbers.items() if number} for name, numbers in changes.items()}
+    return {name: numbers for name, numbers in present.items() if numbers}
 
 
 def _sentence(impact: Document, preview: Document) -> str:
@@ -74,7 +118,7 @@ def _sentence(impact: Document, preview: Document) -> str:
     if impact["deleted_nodegroups"]:
         parts.append(f"node groups to delete: {abbreviate(impact['deleted_nodegroups'])}")
     sentence = "; ".join(parts) or "no pod loses its GPU, no driver restarts, no node is created or removed"
-    if preview.get("msg") and not preview.get("nodegroups"):
+    if _is_unknown(preview):
         sentence += "; the cloud was not reached, so the changes of node groups are unknown"
     return f"{sentence[:1].upper()}{sentence[1:]}."
 
@@ -87,8 +131,9 @@ _GROUP = re.compile(r"(.+) \(([0-9]+) nodes?\)")
 def approval_problems(plans: Document, cluster: str, now: Document | None) -> list[str]:
     """Why the approval of plans does not cover a run on this cluster; empty if it does.
 
-    plans: by the name of the variable that ends with the number of the plan's job, the summaries of this job by cluster. Of several plans of a cluster, the
-    latest counts. now: the summary of a plan at this time; None to compare only which clusters the plans contain.
+    plans: by the name of the variable that ends with the number of the plan's job, the summaries of this job by cluster. Every plan of the cluster must cover
+    the run, so that nobody widens an approval with another plan.
+    now: the summary of a plan at this time; None to compare only which clusters the plans contain.
     """
     numbers = {int(name.rpartition("_")[2]): plan for name, plan in plans.items() if isinstance(plan, t.Mapping)}
     jobs = [str(number) for number in sorted(numbers)]
@@ -100,21 +145,47 @@ def approval_problems(plans: Document, cluster: str, now: Document | None) -> li
             f"The cluster {cluster} is not in {known}, so nobody has seen its changes: it was added to the inventory after the plan, or its plan failed. "
             f"{remedy}"
         ]
-    job, approved = planned[-1]
+    return [problem for job, approved in planned for problem in _problems_of_one(job, approved, cluster, now, remedy)]
+
+
+def _problems_of_one(job: int, approved: t.Any, cluster: str, now: Document | None, remedy: str) -> list[str]:
     if not isinstance(approved, t.Mapping) or not approved.get("reachable"):
         return [
             f"The plan that was approved (job {job}) did not reach the cluster {cluster}, so nobody has seen its changes. {remedy} If this run creates the "
             "cluster, so that no plan can reach it, launch site without the workflow."
         ]
-    greater = list(_greater(approved.get("impact"), now.get("impact") or {})) if now is not None else []
+    if now is None:
+        return []
+    if now["unknown"]:
+        return [
+            f"On the cluster {cluster}, {join_words(now['unknown'])} cannot be read now, and so not be compared with the approved plan (job {job}). "
+            f"{remedy}"
+        ]
+    if now["declaration"] != approved.get("declaration"):
+        return [
+            f"The variables of the cluster {cluster} (gpu_cluster, gpu_defaults or gpu_pools) have changed since the plan that was approved (job {job}). "
+            f"{remedy}"
+        ]
+    greater = [*_greater(approved.get("impact"), now["impact"]), *_others(approved.get("changes"), now["changes"])]
     if not greater:
         return []
     return [
         printable(
             f"On the cluster {cluster}, this run would do more than the plan that was approved (job {job}): {abbreviate(greater, MAX_LISTED, '; ')}. "
-            f"Somebody has changed the cluster or its declaration since. {remedy}"
+            f"Somebody has changed the cluster since. {remedy}"
         )
     ]
+
+
+def _others(approved: t.Any, now: Document) -> t.Iterator[str]:
+    """The numbers of pools and node groups that are greater than the approved ones. Fewer are left if a canceled run has made a part of the changes."""
+    known = approved if isinstance(approved, t.Mapping) else {}
+    for name, numbers in now.items():
+        before = known.get(name)
+        for key, number in numbers.items():
+            limit = before.get(key) if isinstance(before, t.Mapping) else 0
+            if not isinstance(limit, int) or number > limit:
+                yield f"{name}: {_NUMBERS[key]}: {number} instead of {limit if isinstance(limit, int) else 0}"
 
 
 def _greater(approved: t.Any, now: Document) -> t.Iterator[str]:

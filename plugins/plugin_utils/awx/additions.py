@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from .objects import UPDATE, AwxObject, Verdict, is_marked
-from .operations import READS
+from .operations import APPROVAL, READS
 
 _PATHS = ("success", "failure", "always")
 # What a step may override, besides its template. AWX returns null or an empty value if nothing is set.
@@ -32,7 +32,6 @@ _OVERRIDES = (
     "timeout",
     "all_parents_must_converge",
 )
-_APPROVAL = "approval"
 
 Row = t.Mapping[str, t.Any]
 
@@ -85,7 +84,7 @@ def queries(verdicts: t.Iterable[Verdict], grants: t.Iterable[Row]) -> list[Quer
     for verdict in templates:
         if verdict.item.kind == "workflow_job_templates":
             needed.append(Query("steps", "workflow_job_template_nodes", {"workflow_job_template": verdict.number}))
-    if any(grant["role"] == _APPROVAL for grant in grants):
+    if any(grant["role"] == APPROVAL for grant in grants):
         for verdict in templates:
             if role := _guarded_role(verdict.item):
                 number = verdict.roles.get(role)
@@ -100,7 +99,7 @@ def queries(verdicts: t.Iterable[Verdict], grants: t.Iterable[Row]) -> list[Quer
 def _guarded_role(item: AwxObject) -> str:
     """The role of a template that only approvers should have; empty if there is none."""
     if item.kind == "workflow_job_templates":
-        return _APPROVAL
+        return APPROVAL
     return "" if item.effect in ("", READS) else "execute"
 
 
@@ -111,7 +110,7 @@ def added_schedules(verdicts: t.Iterable[Verdict], rows: t.Iterable[Row], *, app
     for row in rows:
         template = by_number.get(int(row.get("unified_job_template") or 0))
         name = str(row.get("name"))
-        if template is None or is_marked("schedules", name, str(row.get("description") or "")):
+        if template is None or is_marked("schedules", name, template.organization, row.get("description")):
             continue
         around = " without an approval" if approved and _guarded_role(template) == "execute" else ""
         off = "" if row.get("enabled", True) else ", but is disabled"
@@ -137,7 +136,7 @@ def added_members(
             for row in details.get(f"{item.name}/{people}", ()):
                 name = str(row.get("username" if people == "users" else "name"))
                 if name not in granted:
-                    may = "may approve" if role == _APPROVAL else "may run it without an approval"
+                    may = "may approve" if role == APPROVAL else "may run it without an approval"
                     lines.append(f"{item.kind}/{item.name}: the {people.removesuffix('s')} {name} {may}")
     return sorted(lines)
 
@@ -283,7 +282,7 @@ def _without_approval(steps: t.Mapping[str, Step]) -> list[Step]:
         more = set()
         for name in steps.keys() - reached:
             opens = [
-                parent.identifier in reached and (parent.identifier, path) != (_APPROVAL, "success")
+                parent.identifier in reached and (parent.identifier, path) != (APPROVAL, "success")
                 for parent, path in parents[name]
             ]
             if all(opens) if steps[name].converges or not opens else any(opens):

@@ -2,18 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The objects in AWX that settings describe, and what a run does with each of them (pure).
 
-An object belongs to the playbook awx if its description ends with a mark that names its kind and its own name. A copy has another name, so its mark names
-another object; somebody who deletes the mark takes the object over. Objects of others are never changed.
+An object belongs to the playbook awx if its description ends with a mark that names the organization, its kind and its own name. A copy has another name,
+so its mark names another object; somebody who deletes the mark takes the object over. Objects of others, also those of another organization, are never
+changed.
 """
 
 from __future__ import annotations
 
 import re
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .credential_types import CREDENTIAL_TYPES
-from .operations import CHANGES, OPERATIONS, READS, WORKFLOW, WORKFLOW_TITLE, Operation
+from .operations import APPROVAL, CHANGES, OPERATIONS, READS, STEPS, WORKFLOW, WORKFLOW_TITLE, Operation
+from .settings import credentials_of
 from .surveys import survey
 
 # The kinds in the words of AWX's API, in the order in which they are created.
@@ -33,8 +35,10 @@ KINDS: t.Final = (
 )
 # An object of another owner with the name of one of these kinds is used as it is. The settings refer to it, and it does not decide what a job runs.
 _SHARED = frozenset({"organizations", "teams", "credentials", "execution_environments"})
-MARK: t.Final = "Managed by accel.gpu.awx: "
-_MARK = re.compile(rf"{re.escape(MARK)}(\w+)/(.+)\Z")
+# What all organizations of one AWX share, with the same contents.
+_GLOBAL = frozenset({"credential_types"})
+# awx.awx finds these only by their name.
+_UNIQUE = frozenset({"inventories", "credentials", "notification_templates"})
 _CACHE_SECONDS = 300
 
 Needs = tuple[tuple[str, str], ...]
@@ -46,7 +50,7 @@ class AwxObject:
 
     options: those of its module of awx.awx, except name, description, organization and state. needs: the objects that must exist before it.
     parent: the template of a schedule and the inventory of a source, which their names are unique in. `exists`: it must exist, because the settings only
-    refer to it. effect: what a job template does to clusters (operations.py).
+    refer to it. effect: what a job template does to clusters (operations.py). organization: the one of the settings.
     """
 
     kind: str
@@ -57,6 +61,7 @@ class AwxObject:
     parent: str = ""
     exists: bool = False
     effect: str = ""
+    organization: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -66,18 +71,23 @@ class AwxObject:
     @property
     def description(self) -> str:
         """Return the purpose with the mark of ownership."""
-        return f"{self.purpose} {MARK}{self.kind}/{self.name}".strip()
+        return f"{self.purpose} {mark(self.kind, self.name, self.organization)}".strip()
 
 
-def is_marked(kind: str, name: str, description: str) -> bool:
-    """Whether the description says that the playbook awx created the object with this name."""
-    actual = _MARK.search(description.strip())
-    return actual is not None and actual.groups() == (kind, name)
+def mark(kind: str, name: str, organization: str) -> str:
+    """Return the end of the description of an object that belongs to the playbook awx."""
+    owner = "" if kind in _GLOBAL else f" for {organization}"
+    return f"Managed by accel.gpu.awx{owner}: {kind}/{name}"
+
+
+def is_marked(kind: str, name: str, organization: str, description: t.Any) -> bool:
+    """Whether the description says that the playbook awx created the object with this name for this organization."""
+    return str(description or "").strip().endswith(mark(kind, name, organization))
 
 
 def desired_objects(settings: dict[str, t.Any]) -> list[AwxObject]:
     """Return the objects of these settings (settings.py), in the order in which they can be created."""
-    return list(_Kit(settings).objects())
+    return [replace(item, organization=settings["organization"]) for item in _Kit(settings).objects()]
 
 
 class _Kit:
@@ -132,7 +142,7 @@ class _Kit:
             yield self._schedule(OPERATIONS[name], schedule)
 
     def _has_workflow(self) -> bool:
-        return set(WORKFLOW) <= {operation.playbook for operation in self._operations}
+        return set(STEPS) <= set(self._operations)
 
     def _credential_type(self, kind: str) -> AwxObject:
         custom = CREDENTIAL_TYPES[kind]
@@ -150,7 +160,7 @@ class _Kit:
         kind = CREDENTIAL_TYPES[entry["type"]]
         needs = (*self._organization, *((("credential_types", kind.name),) if kind.is_custom else ()))
         inputs = entry.get("inputs")
-        options = {"credential_type": kind.name, "inputs": inputs}
+        options = {"credential_type": kind.name, "inputs": inputs, "update_secrets": self._settings["update_secrets"]}
         return AwxObject("credentials", entry["name"], kind.purpose, options, needs, exists=inputs is None)
 
     def _referenced_credentials(self) -> list[str]:
@@ -216,9 +226,7 @@ class _Kit:
         return tuple(("notification_templates", entry["name"]) for entry in self._notifications)
 
     def _job_template(self, operation: Operation) -> AwxObject:
-        credentials = [
-            entry["name"] for entry in self._settings["credentials"] if entry["type"] in operation.credential_types
-        ]
+        credentials = [entry["name"] for entry in credentials_of(self._settings, operation)]
         spec = survey(self._template_name(operation.title), operation)
         reads = operation.effect == READS
         return AwxObject(
@@ -252,19 +260,20 @@ class _Kit:
         )
 
     def _workflow(self) -> AwxObject:
-        operations = [OPERATIONS[name] for name in WORKFLOW]
         name = self._template_name(WORKFLOW_TITLE)
-        plan, site, report = (self._template_name(operation.title) for operation in operations)
+        templates = {step.playbook: self._template_name(step.title) for step in STEPS}
         approval = {
             "name": f"{name}: approve the plan",
-            "description": f"The job {plan} of this workflow lists every change. Its artifact gpu_report_summary has the impact on each cluster.",
+            "description": f"The job {templates['plan']} of this workflow lists every change. Its artifact gpu_report_summary has the impact on each cluster.",
             "timeout": self._settings["approval_timeout"],
         }
         nodes = [
-            {"identifier": "plan", "template": plan, "success": ["approval"]},
-            {"identifier": "approval", "approval": approval, "success": ["site"]},
-            {"identifier": "site", "template": site, "success": ["report"]},
-            {"identifier": "report", "template": report, "success": []},
+            {
+                "identifier": step,
+                **({"approval": approval} if step == APPROVAL else {"template": templates[step]}),
+                "success": list(WORKFLOW[index : index + 1]),
+            }
+            for index, step in enumerate(WORKFLOW, 1)
         ]
         return AwxObject(
             "workflow_job_templates",
@@ -273,11 +282,11 @@ class _Kit:
             {
                 "prompts": ["limit"],
                 "survey_enabled": True,
-                "survey_spec": survey(name, *operations),
+                "survey_spec": survey(name, *STEPS),
                 "nodes": nodes,
                 **self._notification_options("started", "success", "error", "approvals"),
             },
-            (*self._organization, *(("job_templates", template) for template in (plan, site, report)), *self._notification_needs()),
+            (*self._organization, *(("job_templates", template) for template in templates.values()), *self._notification_needs()),
         )  # fmt: skip
 
     def grants(self) -> t.Iterator[dict[str, t.Any]]:
@@ -354,8 +363,19 @@ def assess(
     """Return what a run does with each object. `existing`: by kind, the objects in AWX with these names, as its API returns them."""
     verdicts: dict[tuple[str, str], Verdict] = {}
     for item in objects:
-        verdicts[item.key] = _verdict(item, _match(item, existing.get(item.kind, ()), organization), verdicts)
+        candidates = existing.get(item.kind, ())
+        named = [row for row in candidates if row.get("name") == item.name and _owner(row) != organization]
+        if named and item.kind in _UNIQUE and not (item.exists and len(named) == 1):
+            reason = "another owner has one with this name, and awx.awx would not know which one; choose another name"
+            verdicts[item.key] = Verdict(item, MISSING, reason)
+        else:
+            verdicts[item.key] = _verdict(item, _match(item, candidates, organization), verdicts)
     return list(verdicts.values())
+
+
+def _owner(row: t.Mapping[str, t.Any]) -> str | None:
+    """The name of the organization of an object in AWX; None if it belongs to none."""
+    return ((row.get("summary_fields") or {}).get("organization") or {}).get("name")
 
 
 def _verdict(
@@ -365,7 +385,7 @@ def _verdict(
         if match is None:
             return Verdict(item, MISSING, "does not exist; create it in AWX, or declare its contents in gpu_awx")
         return Verdict(item, FOREIGN)
-    if match is not None and not is_marked(item.kind, item.name, str(match.get("description") or "")):
+    if match is not None and not is_marked(item.kind, item.name, item.organization, match.get("description")):
         return Verdict(
             item, FOREIGN, "belongs to somebody else: its description does not end with the mark of this playbook"
         )
@@ -390,7 +410,7 @@ def _match(
     """Return the existing object of this name: of this organization, if it belongs to one, and of the same parent."""
     for candidate in candidates:
         summary = candidate.get("summary_fields") or {}
-        owner = (summary.get("organization") or {}).get("name")
+        owner = _owner(candidate)
         above = (
             (summary.get("inventory") or {}).get("name")
             if item.kind == "inventory_sources"
@@ -413,7 +433,7 @@ def undeclared(
         f"{kind}/{candidate['name']}"
         for kind, candidates in existing.items()
         for candidate in candidates
-        if (kind, candidate.get("name")) not in declared
-        and is_marked(kind, str(candidate.get("name")), str(candidate.get("description") or ""))
-        and ((candidate.get("summary_fields") or {}).get("organization") or {}).get("name") in (None, organization)
+        if kind not in _GLOBAL
+        and (kind, candidate.get("name")) not in declared
+        and is_marked(kind, str(candidate.get("name")), organization, candidate.get("description"))
     )

@@ -27,6 +27,7 @@ class Operation:
     required: the variables among them that must be answered.
     credentials: the credential types that the operation uses in addition to ACCESS.
     slices: whether the job may be cut into slices of the inventory. A report of all clusters in one table must not be.
+    tags: whether the playbook has tags by which a launch may select steps.
     scheduled: whether a schedule may run it, because it changes nothing or only nodes that have no workload yet.
     """
 
@@ -51,7 +52,8 @@ class Operation:
         of_changes = () if self.effect == READS else ("job_type", "diff_mode")
         # AWX fails a slice in which a limit leaves no cluster, so a launch with a limit may need fewer slices.
         of_slices = ("job_slice_count",) if self.slices else ()
-        return ("limit", "verbosity", *of_changes, *of_slices, *(("tags", "skip_tags") if self.tags else ()))
+        # No skip_tags: they could skip the comparison with the approved plan.
+        return ("limit", "verbosity", *of_changes, *of_slices, *(("tags",) if self.tags else ()))
 
     @property
     def credential_types(self) -> tuple[str, ...]:
@@ -236,6 +238,8 @@ _OPERATIONS = (
 OPERATIONS: t.Final[dict[str, Operation]] = {operation.playbook: operation for operation in _OPERATIONS}
 # What the settings select if they name no operation.
 DEFAULT: t.Final = tuple(name for name, operation in OPERATIONS.items() if operation.effect != REMOVES)
-# The steps of the workflow, between which a person approves.
-WORKFLOW: t.Final = ("plan", "site", "report")
+# The steps of the workflow, one after another: operations, and the approval by a person. What follows the approval does not run without it.
+APPROVAL: t.Final = "approval"
+WORKFLOW: t.Final = ("plan", APPROVAL, "site", "report")
+STEPS: t.Final = tuple(OPERATIONS[name] for name in WORKFLOW if name != APPROVAL)
 WORKFLOW_TITLE: t.Final = "rollout"

@@ -16,7 +16,7 @@ from collections import Counter
 
 from ...module_utils.catalog.secrets import address_holds_a_secret
 from ...module_utils.core.errors import InvalidOptions
-from ...module_utils.core.messages import field_path, join_words, quote, type_name
+from ...module_utils.core.messages import abbreviate, field_path, join_words, quote, type_name
 from ...module_utils.core.types import (
     Anything,
     Boolean,
@@ -29,7 +29,7 @@ from ...module_utils.core.types import (
     seconds,
 )
 from .credential_types import ALTERNATIVES, CREDENTIAL_TYPES
-from .operations import DEFAULT, OPERATIONS, WORKFLOW
+from .operations import DEFAULT, OPERATIONS, STEPS, Operation
 
 # The configuration that each type needs (init_parameters in awx/main/notifications of AWX 24.6.1). AWX has a default for all other keys.
 _NOTIFICATIONS: dict[str, dict[str, type]] = {
@@ -188,9 +188,11 @@ SETTINGS = Section(
                     "name": _name(**_REQUIRED),
                     "type": Choice(known=tuple(CREDENTIAL_TYPES), required=True, missing=f"set one of {', '.join(CREDENTIAL_TYPES)}"),
                     "inputs": Anything(blank_is_unset=True, quotes_text=False),
+                    "operations": ListOf(item=Choice(known=tuple(OPERATIONS))),
                 }
             )
         ),
+        "update_secrets": Boolean(default=False),
         "operations": ListOf(item=Choice(known=tuple(OPERATIONS)), default=list(DEFAULT)),
         "slices": _count(_MAX_SLICES, 1),
         "forks": _count(_MAX_FORKS, 5),
@@ -244,20 +246,7 @@ def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
         for name, number in Counter(names).items():
             if number > 1:
                 yield f"gpu_awx.{path}: {quote(name)} is declared {number} times; remove all but one"
-    # AWX gives a job at most one credential of a type.
-    types = Counter(entry["type"] for entry in settings["credentials"])
-    for kind, number in types.items():
-        if number > 1:
-            yield (
-                f"gpu_awx.credentials: has {number} credentials of the type {kind}, but AWX gives a job one credential of a type. Keep one; use the type "
-                "clouds for several OpenStack projects, and the type kubeconfig for several clusters"
-            )
-    for kind, several in ALTERNATIVES:
-        if kind in types and several in types:
-            yield (
-                f"gpu_awx.credentials: has the types {kind} and {several}, but a job reads only one of them. Keep {several}, and add to it what the other "
-                "one provides"
-            )
+    yield from _credentials_of_one_job(settings)
     for index, entry in enumerate(settings["credentials"]):
         yield from _input_problems(f"gpu_awx.credentials[{index}].inputs", entry)
     for index, entry in enumerate(settings["notifications"]):
@@ -265,11 +254,45 @@ def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
     for name in settings["schedules"]:
         if name not in operations:
             yield f"gpu_awx.schedules.{name}: has no job template; add {name} to gpu_awx.operations, or remove the schedule"
-    missing = [name for name in WORKFLOW if name not in operations]
+    missing = [step.playbook for step in STEPS if step.playbook not in operations]
     if missing and any(settings["approvers"].values()):
         yield (
             f"gpu_awx.approvers: the workflow needs the operations {join_words(missing)}, which gpu_awx.operations lacks; add them, or remove the "
             "approvers"
+        )
+
+
+def credentials_of(settings: dict[str, t.Any], operation: Operation) -> list[dict[str, t.Any]]:
+    """Return the declared credentials that the jobs of an operation get: those of its types that are for all operations or for this one."""
+    return [
+        entry
+        for entry in settings["credentials"]
+        if entry["type"] in operation.credential_types
+        and (not entry["operations"] or operation.playbook in entry["operations"])
+    ]
+
+
+def _credentials_of_one_job(settings: dict[str, t.Any]) -> t.Iterator[str]:
+    """AWX gives a job at most one credential of a type, and a job reads only one of two ALTERNATIVES."""
+    repeated: dict[str, list[str]] = {}
+    alternatives: dict[tuple[str, str], list[str]] = {}
+    for name in settings["operations"]:
+        types = Counter(entry["type"] for entry in credentials_of(settings, OPERATIONS[name]))
+        for kind, number in types.items():
+            if number > 1:
+                repeated.setdefault(kind, []).append(name)
+        for pair in ALTERNATIVES:
+            if set(pair) <= types.keys():
+                alternatives.setdefault(pair, []).append(name)
+    for kind, names in repeated.items():
+        yield (
+            f"gpu_awx.credentials: the operations {abbreviate(names)} get several credentials of the type {kind}, but AWX gives a job one credential of a "
+            "type. Keep one, or set operations of each. The type clouds contains several OpenStack projects, and the type kubeconfig several clusters"
+        )
+    for (kind, several), names in alternatives.items():
+        yield (
+            f"gpu_awx.credentials: the operations {abbreviate(names)} get the types {kind} and {several}, but a job reads only one of them. Keep {several}, "
+            "and add to it what the other one provides, or set operations of each"
         )
 
 

@@ -84,6 +84,11 @@ SOMETHING = report_summary({**INFO, "impact": {"pods": 3, "driver_restarts": 2}}
 UNREACHABLE = report_summary({"reachable": False}, "plan")
 
 
+def _plan(**fields: Any) -> dict[str, Any]:
+    """A plan that says only this."""
+    return {"reachable": True, "declaration": NOTHING["declaration"], **fields}
+
+
 @pytest.mark.parametrize(
     ("plans", "problem"),
     [
@@ -93,8 +98,8 @@ UNREACHABLE = report_summary({"reachable": False}, "plan")
         ({"gpu_plan_of_job_7": {"test": NOTHING}}, "prod is not in the plan that was approved (job 7), so nobody has seen its changes"),
         ({"gpu_plan_of_job_10": {}, "gpu_plan_of_job_9": {"test": NOTHING}}, "the plan that was approved (job 9 and 10)"),
         ({"gpu_plan_of_job_7": {"prod": UNREACHABLE}}, "approved (job 7) did not reach the cluster prod"),
-        # The latest plan counts.
-        ({"gpu_plan_of_job_10": {"prod": NOTHING}, "gpu_plan_of_job_9": {"prod": UNREACHABLE}}, ""),
+        # A further plan cannot widen an approval.
+        ({"gpu_plan_of_job_10": {"prod": NOTHING}, "gpu_plan_of_job_9": {"prod": UNREACHABLE}}, "(job 9) did not reach"),
         ({"gpu_plan_of_job_9": {"prod": NOTHING}, "gpu_plan_of_job_10": {"prod": UNREACHABLE}}, "(job 10) did not reach"),
         # Nothing that is no plan is an approval.
         ({"gpu_plan_of_job_7": {"prod": True}}, "did not reach the cluster prod"),
@@ -135,9 +140,9 @@ def test_a_cluster_without_a_plan_is_refused(plans: dict[str, Any], problem: str
             "nodes of the node group to delete, old: 4 instead of 3.",
         ),
         # What the plan did not know was not approved.
-        ({"reachable": True}, {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
-        ({"reachable": True, "impact": {"pods": "many"}}, {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
-        ({"reachable": True, "impact": {"deleted_nodegroups": "old (3 nodes)"}}, {}, "node group to delete: old"),
+        (_plan(), {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
+        (_plan(impact={"pods": "many"}), {"pods": 1}, "pods that lose their GPU: 1 instead of 0"),
+        (_plan(impact={"deleted_nodegroups": "old (3 nodes)"}), {}, "node group to delete: old"),
     ],
 )
 def test_a_greater_impact_than_the_approved_one_is_refused(
@@ -147,6 +152,37 @@ def test_a_greater_impact_than_the_approved_one_is_refused(
     problems = approval_problems({"gpu_plan_of_job_7": {"prod": approved}}, "prod", now)
     assert len(problems) == bool(problem)
     assert all(problem in text and "the plan that was approved (job 7)" in text for text in problems)
+
+
+def _pool(pods: int, nodes: int) -> dict[str, Any]:
+    return {"changes": {"nodes": nodes}, "impact": {"pods": pods, "driver_restarts": 0, "repartitioned_nodes": nodes}}
+
+
+@pytest.mark.parametrize(
+    ("now", "problem"),
+    [
+        ({}, ""),
+        # A canceled run has made a part of the changes.
+        ({"pools": {"sandbox": _pool(1, 1)}}, ""),
+        ({"pools": {"sandbox": {}, "payments": _pool(3, 2)}}, "pool payments: nodes to change: 2 instead of 0; pool payments: pods that lose"),
+        ({"pools": {"sandbox": _pool(3, 3)}}, "pool sandbox: nodes to change: 3 instead of 2"),
+        ({"preview": {"nodegroups": {"b": {"action": "create", "node_count": 2}}}}, "node group b: nodes to create: 2 instead of 0"),
+        ({"preview": {"msg": "timeout", "nodegroups": {}}}, "the changes of node groups cannot be read now"),
+        ({"impact": None}, "the impact on pods and nodes cannot be read now"),
+        ({"declaration": {"gpu_pools": ["other"]}}, "The variables of the cluster prod (gpu_cluster, gpu_defaults or gpu_pools) have changed since"),
+    ],
+)  # fmt: skip
+def test_another_change_with_equal_numbers_is_refused(now: dict[str, Any], problem: str) -> None:
+    impact = {"pods": 3, "driver_restarts": 0, "repartitioned_nodes": 2}
+    groups = {"nodegroups": {"a": {"action": "create", "node_count": 2}}}
+    approved = report_summary(
+        {**INFO, "impact": impact, "pools": {"sandbox": _pool(3, 2)}}, "plan", groups, {"gpu_pools": []}
+    )
+    info = {**INFO, "impact": now.get("impact", impact), "pools": now.get("pools", {"sandbox": _pool(3, 2)})}
+    actual = report_summary(info, "plan", now.get("preview", groups), now.get("declaration", {"gpu_pools": []}))
+    problems = approval_problems({"gpu_plan_of_job_7": {"prod": approved}}, "prod", actual)
+    assert len(problems) == bool(problem)
+    assert all(problem in text and "Launch the workflow again" in text for text in problems)
 
 
 def test_text_of_others_cannot_change_the_terminal() -> None:

@@ -13,13 +13,14 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.accel.gpu.plugins.filter.awx_objects import awx_objects
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.credential_types import ALTERNATIVES, CREDENTIAL_TYPES
-from ansible_collections.accel.gpu.plugins.plugin_utils.awx.objects import KINDS, MARK, desired_objects, is_marked
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.objects import KINDS, desired_objects, is_marked
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import ACCESS, DEFAULT, OPERATIONS
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.settings import SETTINGS, read_settings
 from lab.awx.rules import credential_type_problems, schedule_problems, survey_problems
 from lab.awx.store import KINDS as STORED
 from tests.programs import REPO
 
+MARK = "Managed by accel.gpu.awx for GPU clusters: "
 PROJECT = {"url": "https://git.example.com/gpu.git"}
 IMAGE = {"image": "registry.example.com/accel-gpu:1"}
 SMALL: dict[str, Any] = {"project": PROJECT, "execution_environment": IMAGE}
@@ -79,6 +80,51 @@ def test_a_job_template_has_at_most_one_credential_of_a_type() -> None:
             assert item.options["credentials"] == [
                 entry["name"] for entry in LARGE["credentials"] if entry["type"] in operation.credential_types
             ]
+
+
+def test_a_credential_may_be_for_some_operations() -> None:
+    """Reports get one that may only read."""
+    credentials = [
+        {"name": "reads", "type": "kubeconfig", "operations": ["plan", "report"]},
+        {"name": "changes", "type": "kubeconfig", "operations": ["site"]},
+        {"name": "cloud", "type": "vks"},
+    ]
+    settings = read_settings({**SMALL, "operations": ["plan", "site", "report"], "credentials": credentials})
+    given = {
+        item.name: item.options["credentials"] for item in desired_objects(settings) if item.kind == "job_templates"
+    }
+    assert given == {
+        "GPU plan": ["reads", "cloud"],
+        "GPU site": ["changes", "cloud"],
+        "GPU report": ["reads", "cloud"],
+    }
+    credentials[1]["operations"] = ["site", "report"]
+    with pytest.raises(
+        AnsibleFilterError, match="the operations report get several credentials of the type kubeconfig"
+    ):
+        awx_objects({**SMALL, "credentials": credentials})
+
+
+@pytest.mark.parametrize(("sent", "lines"), [(False, ["credentials/kubeconfig"]), (True, [])])
+def test_contents_that_are_not_sent_again_are_named(sent: bool, lines: list[str]) -> None:
+    credentials = [{"name": "kubeconfig", "type": "kubeconfig", "inputs": {"kubeconfig": "x"}}]
+    settings = {**SMALL, "credentials": credentials, "update_secrets": sent}
+    assert awx_objects(settings)["unsent"] == []
+    assert awx_objects(settings, existing(settings))["unsent"] == lines
+
+
+def test_the_role_passes_every_option_to_its_module() -> None:
+    """Otherwise, a new option would be described here and have no effect."""
+    files = sorted((REPO / "roles" / "awx" / "tasks").glob("*.yml"))
+    tasks = [task for path in files for task in yaml.safe_load(path.read_text(encoding="utf-8"))]
+    # The tasks of steps.yml get the workflow in this variable.
+    marks = {kind: (f"__awx_apply.{kind} ",) for kind in KINDS} | {
+        "workflow_job_templates": ("__awx_apply.workflow_job_templates ", "__awx_workflow.")
+    }
+    for item in desired_objects(read_settings({**LARGE, "galaxy_credentials": ["galaxy"]})):
+        texts = [str(task) for task in tasks if any(mark in str(task) for mark in marks[item.kind])]
+        read = {name for text in texts for name in re.findall(r"\.options\.(\w+)", text)}
+        assert item.exists or read >= item.options.keys(), item.kind
 
 
 def test_every_credential_type_is_used_by_an_operation() -> None:
@@ -223,7 +269,23 @@ def test_what_decides_what_a_job_runs_must_not_belong_to_somebody_else(kind: str
     ],
 )
 def test_a_mark_names_its_own_object(description: str, marked: bool) -> None:
-    assert is_marked("job_templates", "GPU report", description) == marked
+    assert is_marked("job_templates", "GPU report", "GPU clusters", description) == marked
+
+
+def test_two_organizations_share_an_awx() -> None:
+    """The second one uses the execution environment and the credential types of the first, changes nothing of it, and calls nothing of it a leftover."""
+    first = {**LARGE, "credentials": [], "notifications": [], "inventory": {"name": "A"}}
+    second = {**first, "organization": "B", "inventory": {"name": "B"}}
+    plan = awx_objects(second, existing(first))
+    assert plan["apply"]["execution_environments"] == []
+    assert [line.partition(":")[0] for line in plan["left_alone"]] == ["execution_environments/accel.gpu"]
+    assert (plan["missing"], plan["undeclared"]) == ([], [])
+    assert {item["name"] for item in plan["apply"]["job_templates"]} == {
+        f"GPU {name.replace('_', ' ')}" for name in OPERATIONS
+    }
+    # awx.awx finds an inventory only by its name.
+    (line,) = awx_objects({**second, "inventory": {"name": "A"}}, existing(first))["missing"]
+    assert line.startswith("inventories/A: another owner has one with this name")
 
 
 def test_an_object_of_another_organization_is_another_object() -> None:

@@ -15,7 +15,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.accel.gpu.plugins.filter.role_options import role_options
 from ansible_collections.accel.gpu.plugins.module_utils.core.types import find_secrets
 from ansible_collections.accel.gpu.plugins.plugin_utils.argument_specs import all_roles, role_variables, roles_of
-from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import DEFAULT, OPERATIONS, REMOVES, WORKFLOW
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import DEFAULT, OPERATIONS, REMOVES, STEPS
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.surveys import survey
 from lab.awx.rules import answer_problems, survey_problems
 from tests.programs import REPO
@@ -174,7 +174,7 @@ def test_a_required_answer_must_not_be_empty() -> None:
 
 
 def test_the_survey_of_a_workflow_asks_each_question_once() -> None:
-    steps = [OPERATIONS[name] for name in WORKFLOW]
+    steps = STEPS
     spec = survey("rollout", *steps)
     assert survey_problems(spec) == []
     assert {question["variable"] for question in spec["spec"]} == {name for step in steps for name in step.questions}
