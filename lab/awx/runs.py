@@ -223,7 +223,7 @@ class Runs:
     def shown(self, row: Row) -> Row:
         """Return a run as the API shows it."""
         path = f"/api/v2/{row['kind']}/{row['id']}/"
-        hidden = {"output", "kind", "answers", "given_artifacts", "canceled", "job_kind", "slices"}
+        hidden = {"output", "kind", "answers", "given_artifacts", "canceled", "job_kind", "slices", "workflow"}
         if row["type"] == "workflow_job_node":
             # These belong to the job of the step.
             hidden |= {"name", "status", "failed", "started", "finished", "elapsed"}
@@ -329,17 +329,19 @@ class Runs:
         threading.Thread(target=self._run, args=(row, template), daemon=True).start()
         return row
 
-    def _start(self, template: Row, prompts: Row, answers: Row, artifacts: Row) -> Row:
+    def _start(self, template: Row, prompts: Row, answers: Row, artifacts: Row, workflow: Row | None = None) -> Row:
         """Return a new job, or a new workflow of slices, each of which has its row when the workflow runs (JobTemplate.create_unified_job)."""
         count = min(prompts.pop("job_slice_count", template["job_slice_count"]), len(self.hosts(template["inventory"])))
         if count <= 1:
-            return self._job(template, prompts, answers, artifacts)
+            return self._job(template, prompts, answers, artifacts, workflow=workflow)
+        sliced: Row = {"name": template["name"], "launch_type": "workflow" if workflow else "manual"}
         return self._new(
             "workflow_jobs",
             name=template["name"],
             is_sliced_job=True,
             slices=lambda: [
-                self._job(template, prompts, answers, artifacts, number, count) for number in range(1, count + 1)
+                self._job(template, prompts, answers, artifacts, number, count, sliced)
+                for number in range(1, count + 1)
             ],
         )
 
@@ -353,6 +355,7 @@ class Runs:
             previous["given_artifacts"],
             previous["job_slice_number"],
             previous["job_slice_count"],
+            previous["workflow"],
         )
         threading.Thread(target=self._run, args=(row, template), daemon=True).start()
         return row
@@ -376,7 +379,14 @@ class Runs:
         return {**defaults, **accepted}, {name: value for name, value in given.items() if name not in asked}
 
     def _job(
-        self, template: Row, prompts: Row, answers: Row, artifacts: Row, slice_number: int = 1, slice_count: int = 1
+        self,
+        template: Row,
+        prompts: Row,
+        answers: Row,
+        artifacts: Row,
+        slice_number: int = 1,
+        slice_count: int = 1,
+        workflow: Row | None = None,
     ) -> Row:
         values = {key: prompts.get(key, template[key]) for key in PROMPTED}
         return self._new(
@@ -388,6 +398,7 @@ class Runs:
             job_slice_count=slice_count,
             artifacts={},
             given_artifacts=artifacts,
+            workflow=workflow,
             **values,
         )
 
@@ -476,8 +487,16 @@ class Runs:
 
     @staticmethod
     def _meta(row: Row, template: Row, project: Row) -> Row:
+        workflow = row["workflow"]
+        parents = (
+            {"workflow_job_name": workflow["name"], "workflow_job_launch_type": workflow["launch_type"]}
+            if workflow
+            else {}
+        )
         return {
-            "job_id": row["id"], "job_launch_type": "manual", "job_template_id": template["id"], "job_template_name": template["name"],
+            **parents,
+            "job_id": row["id"], "job_launch_type": "workflow" if workflow else "manual",
+            "job_template_id": template["id"], "job_template_name": template["name"],
             "project_id": project["id"], "inventory_id": template["inventory"], "user_id": 1, "user_name": "admin", "execution_node": "stand-in",
         }  # fmt: skip
 
@@ -523,14 +542,17 @@ class Runs:
             for number in nodes
             if not any(number in items for links in children.values() for items in links.values())
         }
-        ready, failed, artifacts = sorted(started), False, dict[str, Any]()
+        ready, failed = sorted(started), False
+        # A step gets the artifacts of the steps that lead to it (WorkflowJobNode.get_job_kwargs).
+        carried: dict[int, Row] = {number: {} for number in nodes}
         while ready:
             number = ready.pop(0)
-            done = self._run_node(workflow, nodes[number], answers, limit, artifacts)
-            artifacts |= self._artifacts(done)
+            done = self._run_node(workflow, nodes[number], answers, limit, carried[number])
             path = "failure" if done["failed"] else "success"
             following = children[number][path] + children[number]["always"]
             failed = failed or (done["failed"] and not following)
+            for each in following:
+                carried[each] |= carried[number] | self._artifacts(done)
             ready += [each for each in following if each not in started]
             started |= set(following)
         self._finish(workflow, "failed" if failed else "successful")
@@ -552,7 +574,8 @@ class Runs:
         # A workflow's limit and answers reach only templates that ask for them.
         prompts = {"limit": limit} if limit and template["ask_limit_on_launch"] else {}
         accepted, dummy = self._answers(template, answers, strict=False)
-        job = self._start(template, prompts, accepted, dict(artifacts))
+        parent = {"name": workflow["name"], "launch_type": "manual"}
+        job = self._start(template, prompts, accepted, dict(artifacts), parent)
         shown.update(job=job["id"], job_kind=job["kind"])
         self._run(job, template)
         return job

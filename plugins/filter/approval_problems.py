@@ -26,6 +26,8 @@ options:
       - The summary of a plan at this time, from P(accel.gpu.report_summary#filter). Without it, the filter only checks whether the plans contain the cluster.
     type: dict
 seealso:
+  - plugin: accel.gpu.approved_plans
+    plugin_type: lookup
   - plugin: accel.gpu.report_summary
     plugin_type: filter
 author:
@@ -38,9 +40,7 @@ EXAMPLES = r"""
     that: problems | length == 0
     fail_msg: "{{ problems | join(' ') }}"
   vars:
-    names: "{{ query('ansible.builtin.varnames', '^gpu_plan_of_job_[0-9]+$') }}"
-    plans: "{{ dict(names | zip(query('ansible.builtin.vars', *names))) }}"
-    problems: "{{ plans | accel.gpu.approval_problems(cluster=gpu_cluster.name) }}"
+    problems: "{{ lookup('accel.gpu.approved_plans') | accel.gpu.approval_problems(cluster=gpu_cluster.name) }}"
 """
 
 RETURN = r"""

@@ -116,9 +116,14 @@ _value:
         links: {description: The steps whose links the run sets., type: list, elements: raw, sample: []}
         deleted: {description: The identifiers of the steps that the run deletes before it creates its own., type: list, elements: str, sample: []}
     removed:
-      description: One line for each addition that leads around the approval, and that the run therefore removes.
+      description: One line for each addition or right that leads around the approval, and that the run therefore removes.
       type: list
       elements: str
+      sample: []
+    revokes:
+      description: The rights to withdraw from operators, who had them before there were approvers, with the keys of RV(_value.grants).
+      type: list
+      elements: raw
       sample: []
     added:
       description: One line for each other addition, which stays.
@@ -194,7 +199,7 @@ def awx_objects(
             "missing": _lines(verdicts, MISSING),
             "unsent": _unsent(verdicts),
             "queries": [asdict(query) for query in queries(verdicts, grants)],
-            **_additions(verdicts, grants, plain(details) or {}),
+            **_additions(verdicts, grants, settings["operators"], plain(details) or {}),
             "undeclared": undeclared(objects, present, settings["organization"]),
         }
     )
@@ -220,25 +225,25 @@ def _as_variable(verdict: Verdict) -> dict[str, t.Any]:
 
 
 def _additions(
-    verdicts: t.Sequence[Verdict], grants: t.Sequence[dict[str, t.Any]], details: dict[str, t.Any]
+    verdicts: t.Sequence[Verdict],
+    grants: t.Sequence[dict[str, t.Any]],
+    operators: dict[str, t.Any],
+    details: dict[str, t.Any],
 ) -> dict[str, t.Any]:
     """Return what others have added to the objects that this run creates or changes, and the links of the workflow's steps."""
     templates = {verdict.item.name: verdict for verdict in verdicts if verdict.item.kind == "job_templates"}
     changing = {each.number for each in templates.values() if each.action == UPDATE and each.item.effect != READS}
     numbers = {name: verdict.number for name, verdict in templates.items()}
     approved = any(grant["role"] == "approval" for grant in grants)
-    added = [
-        *added_schedules(verdicts, details.get("schedules", ()), approved=approved),
-        *added_members(verdicts, grants, details),
-    ]
-    removed: list[str] = []
+    members, removed, revokes = added_members(verdicts, grants, operators, details)
+    added = [*added_schedules(verdicts, details.get("schedules", ()), approved=approved), *members]
     steps: dict[str, t.Any] = {"deleted": [], "left": [], "links": []}
     for verdict in verdicts:
         if verdict.item.kind == "workflow_job_templates" and verdict.action in (CREATE, UPDATE):
             plan = plan_steps(verdict.item, details.get("steps", ()), numbers, changing)
             steps = {"deleted": plan.deleted, "left": plan.left, "links": plan.links}
-            added, removed = [*plan.kept, *added], plan.removed
-    return {"steps": steps, "added": printable(added), "removed": printable(removed)}
+            added, removed = [*plan.kept, *added], [*plan.removed, *removed]
+    return {"steps": steps, "added": printable(added), "removed": printable(removed), "revokes": revokes}
 
 
 def _lines(verdicts: t.Iterable[Verdict], *actions: str) -> list[str]:

@@ -64,7 +64,7 @@ _OF_NO_ROLE = (
     *("gpu_hosts", "gpu_pool", "gpu_node_count"),
     # A user's own variable is likely to have the name of the inventory group.
     "gpu_clusters",
-    *("gpu_helm_binary", "gpu_secure_logging"),
+    *("gpu_helm_binary", "gpu_secure_logging", "gpu_approval_workflow"),
     *(
         "gpu_plan",
         "gpu_autoscaling_result",

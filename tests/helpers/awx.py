@@ -90,6 +90,10 @@ class StandIn:
         for item in desired_objects(read_settings(dict(settings))):
             options = dict(item.options)
             spec, nodes, prompts = options.pop("survey_spec", {}), options.pop("nodes", []), options.pop("prompts", [])
+            # An option of the module, and no field.
+            options.pop("update_secrets", None)
+            if "extra_vars" in options:
+                options["extra_vars"] = json.dumps(options["extra_vars"])
             links = {name: options.pop(name) for name in list(options) if name in KINDS[item.kind].links}
             body = {
                 name: value for name, value in options.items() if value != "" or name not in KINDS[item.kind].references
@@ -105,7 +109,8 @@ class StandIn:
             if "organization" in KINDS[item.kind].fields:
                 body["organization"] = organization
             if item.kind == "inventory_sources":
-                body |= {"inventory": numbers["inventories", item.parent], "source": "scm"}
+                source = {"source": "scm", "overwrite": True, "overwrite_vars": True}
+                body |= {"inventory": numbers["inventories", item.parent], **source}
             if item.kind == "projects":
                 body["scm_type"] = "git"
             row = store.create(item.kind, {"name": item.name, "description": item.description, **body})

@@ -59,6 +59,7 @@ def summary(info: Document, kind: str, nodegroups: Document, declaration: Docume
             *(["the changes of node groups"] if _is_unknown(nodegroups) else []),
         ]
         text = json.dumps(declaration, sort_keys=True, default=str)
+        result["uid"] = (info.get("identity") or {}).get("uid")
         result["declaration"] = hashlib.sha256(text.encode()).hexdigest()[:16]
         result["text"] = printable(
             _sentence(impact, nodegroups) if reachable else "The cluster was not reached, so the impact is unknown."
@@ -160,6 +161,10 @@ def _problems_of_one(job: int, approved: t.Any, cluster: str, now: Document | No
         return [
             f"On the cluster {cluster}, {join_words(now['unknown'])} cannot be read now, and so not be compared with the approved plan (job {job}). "
             f"{remedy}"
+        ]
+    if now["uid"] != approved.get("uid"):
+        return [
+            f"The host of the cluster {cluster} leads to another cluster than in the plan that was approved (job {job}), or its UID cannot be read. {remedy}"
         ]
     if now["declaration"] != approved.get("declaration"):
         return [

@@ -119,10 +119,13 @@ def added_schedules(verdicts: t.Iterable[Verdict], rows: t.Iterable[Row], *, app
 
 
 def added_members(
-    verdicts: t.Iterable[Verdict], grants: t.Sequence[Row], details: t.Mapping[str, t.Sequence[Row]]
-) -> list[str]:
-    """Return one line for each team or user who has a role that the settings give only to approvers."""
-    lines = []
+    verdicts: t.Iterable[Verdict], grants: t.Sequence[Row], operators: Row, details: t.Mapping[str, t.Sequence[Row]]
+) -> tuple[list[str], list[str], list[dict[str, t.Any]]]:
+    """Return what to do with the teams and users who have a role that the settings give only to approvers.
+
+    Operators got it when there were no approvers, and lose it: one line each, and the options of awx.awx.role. All others keep it: the first lines.
+    """
+    kept, withdrawn, revokes = [], [], []
     for verdict in verdicts:
         item, role = verdict.item, _guarded_role(verdict.item)
         listed = "workflows" if item.kind == "workflow_job_templates" else "job_templates"
@@ -135,10 +138,17 @@ def added_members(
             }
             for row in details.get(f"{item.name}/{people}", ()):
                 name = str(row.get("username" if people == "users" else "name"))
-                if name not in granted:
-                    may = "may approve" if role == APPROVAL else "may run it without an approval"
-                    lines.append(f"{item.kind}/{item.name}: the {people.removesuffix('s')} {name} {may}")
-    return sorted(lines)
+                if name in granted:
+                    continue
+                may = "may approve" if role == APPROVAL else "may run it without an approval"
+                line = f"{item.kind}/{item.name}: the {people.removesuffix('s')} {name} {may}"
+                if name not in operators[people]:
+                    kept.append(line)
+                    continue
+                withdrawn.append(line)
+                revoke = {"role": role, "teams": [], "users": [], "job_templates": [], "workflows": []}
+                revokes.append({**revoke, people: [name], listed: [item.name]})
+    return sorted(kept), sorted(withdrawn), revokes
 
 
 def plan_steps(
@@ -150,8 +160,15 @@ def plan_steps(
     """
     declared = {node["identifier"]: node for node in workflow.options["nodes"]}
     actual = _actual_steps(rows, declared)
+    others = {
+        row["identifier"]: row
+        for row in rows
+        if row["identifier"] in declared and _runs_another(row, declared, templates)
+    }
     reset = sorted(
-        row["identifier"] for row in rows if row["identifier"] in declared and any(row.get(name) for name in _OVERRIDES)
+        row["identifier"]
+        for row in rows
+        if row["identifier"] in declared and (row["identifier"] in others or any(row.get(name) for name in _OVERRIDES))
     )
     steps = {step.identifier: step for step in actual.values() if not step.own}
     for identifier, node in declared.items():
@@ -199,8 +216,21 @@ def plan_steps(
         if step.own or step.links != actual[name].links or _targets(step) & {*reset}
     ]
     links = [_as_options(name, steps[name].links) for name in touched]
-    removed += [f"{workflow.kind}/{workflow.name}: the step {name} has answers or prompts of its own" for name in reset]
+    removed += [
+        f"{workflow.kind}/{workflow.name}: the step {name} "
+        + (f"runs {actual[name].title}" if name in others else "has answers or prompts of its own")
+        for name in reset
+    ]
     return StepPlan(_links_to_leave(actual, steps, {*deleted, *reset}), links, [*deleted, *reset], removed, kept)
+
+
+def _runs_another(row: Row, declared: t.Mapping[str, Row], templates: t.Mapping[str, int]) -> bool:
+    """Whether a step of the role runs something else than declared. The module would rename the template that stands in place of the approval."""
+    node, number = declared[row["identifier"]], row.get("unified_job_template")
+    if "approval" in node:
+        address = str((row.get("related") or {}).get("unified_job_template") or "")
+        return bool(number) and "/workflow_approval_templates/" not in address
+    return bool(number) and number != templates.get(node["template"], 0)
 
 
 def _links_to_leave(

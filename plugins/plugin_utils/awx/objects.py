@@ -144,6 +144,9 @@ class _Kit:
     def _has_workflow(self) -> bool:
         return set(STEPS) <= set(self._operations)
 
+    def _is_approved(self, operation: Operation) -> bool:
+        return self._has_workflow() and operation in STEPS and operation.effect != READS
+
     def _credential_type(self, kind: str) -> AwxObject:
         custom = CREDENTIAL_TYPES[kind]
         inputs: dict[str, t.Any] = {"fields": [dict(each) for each in custom.inputs]}
@@ -246,6 +249,10 @@ class _Kit:
                 "prompts": list(operation.prompts),
                 "survey_enabled": bool(spec),
                 "survey_spec": spec,
+                # In this workflow, playbooks/require_approval.yml requires a plan.
+                "extra_vars": {"gpu_approval_workflow": self._template_name(WORKFLOW_TITLE)}
+                if self._is_approved(operation)
+                else {},
                 **self._notification_options("started", "success", "error"),
             },
             (
@@ -314,7 +321,7 @@ class _Kit:
             "schedules",
             f"{template} {schedule['frequency']}",
             operation.purpose,
-            {"unified_job_template": template, "rrule": rule},
+            {"unified_job_template": template, "rrule": rule, "extra_data": dict(schedule["answers"])},
             (("job_templates", template),),
             parent=template,
         )

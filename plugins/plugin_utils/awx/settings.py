@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import json
 import re
 import typing as t
 import zoneinfo
@@ -23,6 +24,7 @@ from ...module_utils.core.types import (
     Choice,
     Field,
     ListOf,
+    MapOf,
     Section,
     Text,
     integer_between,
@@ -135,6 +137,7 @@ _SCHEDULE = Section(
         "interval": _count(1000, 1),
         "start": Text((_start,), required=True, missing="set the first time as YYYY-MM-DD HH:MM"),
         "timezone": Text((_timezone,), default="UTC"),
+        "answers": MapOf(item=Text(empty=True), default={}),
     },
 )
 _REQUIRED: dict[str, t.Any] = {"required": True, "missing": "set a name"}
@@ -222,13 +225,13 @@ def read_settings(declared: t.Any) -> dict[str, t.Any]:
     coerced = SETTINGS.coerce(declared)
     problems = list(SETTINGS.problems(coerced, "gpu_awx"))
     settings: dict[str, t.Any] = {} if problems else SETTINGS.complete(coerced)
-    problems = problems or list(_contradictions(settings))
+    problems = problems or list(_contradictions(settings, declared_approvers=bool(coerced.get("approvers"))))
     if problems:
         raise InvalidOptions(problems, "Invalid settings for AWX; nothing was sent:")
     return settings
 
 
-def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
+def _contradictions(settings: dict[str, t.Any], *, declared_approvers: bool) -> t.Iterator[str]:
     """The problems that several keys have together."""
     operations = settings["operations"]
     for path, names in (
@@ -251,9 +254,17 @@ def _contradictions(settings: dict[str, t.Any]) -> t.Iterator[str]:
         yield from _input_problems(f"gpu_awx.credentials[{index}].inputs", entry)
     for index, entry in enumerate(settings["notifications"]):
         yield from _configuration_problems(f"gpu_awx.notifications[{index}].configuration", entry)
-    for name in settings["schedules"]:
+    for name, schedule in settings["schedules"].items():
+        for variable in schedule["answers"]:
+            if variable not in OPERATIONS[name].questions:
+                yield (
+                    f"{field_path(f'gpu_awx.schedules.{name}.answers', variable)}: is not a question of the survey; known: "
+                    f"{', '.join(OPERATIONS[name].questions) or 'none'}"
+                )
         if name not in operations:
             yield f"gpu_awx.schedules.{name}: has no job template; add {name} to gpu_awx.operations, or remove the schedule"
+    if declared_approvers and not any(settings["approvers"].values()):
+        yield "gpu_awx.approvers: names nobody, so operators could change clusters without an approval; name teams or users, or remove the key"
     missing = [step.playbook for step in STEPS if step.playbook not in operations]
     if missing and any(settings["approvers"].values()):
         yield (
@@ -323,6 +334,8 @@ _WORDS = {str: "a string", int: "a whole number", bool: "a boolean", list: "a li
 
 
 def _configuration_problems(path: str, entry: dict[str, t.Any]) -> t.Iterator[str]:
+    if "\\u0000" in json.dumps(entry["configuration"], default=str):
+        yield f"{path}: contains the character U+0000, which AWX cannot store; remove it"
     for name, kind in _NOTIFICATIONS[entry["type"]].items():
         value = entry["configuration"].get(name)
         if value is None:

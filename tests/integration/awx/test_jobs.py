@@ -98,6 +98,16 @@ def test_awx_refuses_wrong_answers(running: StandIn, template: str, answers: dic
 
 
 @pytest.mark.usual(20)
+def test_a_limit_cannot_show_files(running: StandIn) -> None:
+    """Ansible reads a file whose name follows @, and shows each line that matches no host. The environment of the job has the credentials."""
+    job = running.finished("GPU license", limit="one,@/proc/self/environ")
+    assert job["status"] == "failed"
+    assert shows(job["output"], "The environment variable NLS_CLIENT_TOKEN"), job["output"][-3000:]
+    assert TOKEN not in job["output"]
+    assert "AWX_HOST" not in job["output"]
+
+
+@pytest.mark.usual(20)
 def test_variables_that_nobody_asked_for_are_ignored(running: StandIn) -> None:
     job = running.finished("GPU plan", extra_vars={"gpu_report_kind": "report"}, limit="one")
     assert job["ignored_fields"] == {"extra_vars": {"gpu_report_kind": "report"}}
@@ -172,14 +182,14 @@ def test_a_job_fetches_the_kubeconfigs_of_its_clusters(tmp_path: Path, job_type:
         secret = account.env["GRN_CLIENT_SECRET"]
         inputs = {"client_id": account.env["GRN_CLIENT_ID"], "client_secret": secret, "region": "", "project_id": ""}
         running.awx.runs.environment |= fake.addresses()
-        (running.repository / "inventory" / "fleet.clusters.yml").write_text(yaml.safe_dump(VKS))
+        (running.repository / "inventory" / "vks.clusters.yml").write_text(yaml.safe_dump(VKS))
         running.commit()
         running.fill(
             {
                 "project": {"url": str(running.repository)},
                 "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
                 "inventory": {
-                    "sources": [{"name": "vks", "path": "inventory/fleet.clusters.yml", "credential": "account"}]
+                    "sources": [{"name": "vks", "path": "inventory/vks.clusters.yml", "credential": "account"}]
                 },
                 "credentials": [{"name": "account", "type": "vks", "inputs": inputs}],
             }
@@ -220,6 +230,29 @@ def test_the_workflow_waits_for_an_approval(running: StandIn) -> None:
     assert shows(jobs[1]["output"], refusal), jobs[1]["output"][-3000:]
     assert not shows(jobs[1]["output"], NO_CLUSTER)
     assert workflow["status"] == "failed"
+
+
+@pytest.mark.usual(60)
+def test_a_step_that_no_approval_precedes_changes_nothing(tmp_path: Path) -> None:
+    """A run of the playbook awx that was killed, or somebody, has left the step site without the approval. The variable of the inventory is no plan."""
+    with stand_in(tmp_path) as running:
+        plans = {"gpu_plan_of_job_999": {"one": {"reachable": True}}}
+        (running.repository / "inventory" / "hosts.yml").write_text(yaml.safe_dump(clusters("one", **plans)))
+        running.commit()
+        running.fill({**SETTINGS, "project": {"url": str(running.repository)}})
+        store, kind = running.awx.store, "workflow_job_template_nodes"
+        steps = {row["identifier"]: row["id"] for row in store.tables[kind].values()}
+        store.link(kind, steps["approval"], "success_nodes", {"id": steps["site"], "disassociate": True})
+        running.launch("GPU rollout", "workflow_job_templates")
+        rows = running.awx.runs.rows["jobs"]
+        job = running.awx.runs.wait_for(
+            lambda: next((row for row in rows.values() if row["name"] == "GPU site"), None), 60
+        )
+        assert running.awx.runs.wait(job, 300)["status"] == "failed"
+        assert shows(
+            job["output"], "The cluster one is not in the plan that was approved, so nobody has seen its changes"
+        ), job["output"][-3000:]
+        assert NO_CLUSTER not in job["output"]
 
 
 @pytest.mark.usual(30)

@@ -103,14 +103,14 @@ def test_an_inventory_update_and_a_job_that_fetches_a_kubeconfig(tmp_path: Path,
             "write_kubeconfigs": False,
             "kubeconfig_folder": "/runner/kubeconfigs",
         }
-        (started.repository / "inventory" / "fleet.clusters.yml").write_text(yaml.safe_dump(source))
+        (started.repository / "inventory" / "vks.clusters.yml").write_text(yaml.safe_dump(source))
         started.commit()
         started.fill(
             {
                 "project": {"url": str(started.repository)},
                 "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
                 "inventory": {
-                    "sources": [{"name": "vks", "path": "inventory/fleet.clusters.yml", "credential": "account"}]
+                    "sources": [{"name": "vks", "path": "inventory/vks.clusters.yml", "credential": "account"}]
                 },
                 "credentials": [{"name": "account", "type": "vks", "inputs": inputs}],
             }

@@ -86,7 +86,7 @@ UNREACHABLE = report_summary({"reachable": False}, "plan")
 
 def _plan(**fields: Any) -> dict[str, Any]:
     """A plan that says only this."""
-    return {"reachable": True, "declaration": NOTHING["declaration"], **fields}
+    return {"reachable": True, "uid": None, "declaration": NOTHING["declaration"], **fields}
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,7 @@ def _pool(pods: int, nodes: int) -> dict[str, Any]:
         ({"preview": {"nodegroups": {"b": {"action": "create", "node_count": 2}}}}, "node group b: nodes to create: 2 instead of 0"),
         ({"preview": {"msg": "timeout", "nodegroups": {}}}, "the changes of node groups cannot be read now"),
         ({"impact": None}, "the impact on pods and nodes cannot be read now"),
+        ({"identity": {"uid": "2"}}, "The host of the cluster prod leads to another cluster than in the plan"),
         ({"declaration": {"gpu_pools": ["other"]}}, "The variables of the cluster prod (gpu_cluster, gpu_defaults or gpu_pools) have changed since"),
     ],
 )  # fmt: skip
@@ -176,9 +177,17 @@ def test_another_change_with_equal_numbers_is_refused(now: dict[str, Any], probl
     impact = {"pods": 3, "driver_restarts": 0, "repartitioned_nodes": 2}
     groups = {"nodegroups": {"a": {"action": "create", "node_count": 2}}}
     approved = report_summary(
-        {**INFO, "impact": impact, "pools": {"sandbox": _pool(3, 2)}}, "plan", groups, {"gpu_pools": []}
+        {**INFO, "identity": {"uid": "1"}, "impact": impact, "pools": {"sandbox": _pool(3, 2)}},
+        "plan",
+        groups,
+        {"gpu_pools": []},
     )
-    info = {**INFO, "impact": now.get("impact", impact), "pools": now.get("pools", {"sandbox": _pool(3, 2)})}
+    info = {
+        **INFO,
+        "identity": now.get("identity", {"uid": "1"}),
+        "impact": now.get("impact", impact),
+        "pools": now.get("pools", {"sandbox": _pool(3, 2)}),
+    }
     actual = report_summary(info, "plan", now.get("preview", groups), now.get("declaration", {"gpu_pools": []}))
     problems = approval_problems({"gpu_plan_of_job_7": {"prod": approved}}, "prod", actual)
     assert len(problems) == bool(problem)

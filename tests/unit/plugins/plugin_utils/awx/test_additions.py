@@ -43,11 +43,23 @@ def rows(foreign: dict[str, int], links: Links, **more: Any) -> list[dict[str, A
             "identifier": name,
             "unified_job_template": template,
             "summary_fields": {"unified_job_template": {"name": f"template {template}"}},
+            "related": {
+                "unified_job_template": f"/api/v2/{'workflow_approval' if template == OWN['approval'] else 'job'}_templates/{template}/"
+            },
             **{f"{path}_nodes": [numbers[other] for other in links.get(name, {}).get(path, [])] for path in PATHS},
             **more.get(name, {}),
         }
         for name, template in {**OWN, **foreign}.items()
     ]
+
+
+@pytest.mark.parametrize(("name", "number"), [("approval", 7), ("plan", 7), ("site", 3)])
+def test_a_step_that_runs_something_else_is_created_again(name: str, number: int) -> None:
+    """In place of the approval, a job template would let everything through, and the module would rename it."""
+    address = {"related": {"unified_job_template": f"/api/v2/job_templates/{number}/"}, "unified_job_template": number}
+    plan = plan_steps(WORKFLOW, rows({}, DECLARED, **{name: address}), TEMPLATES, CHANGING)
+    assert plan.deleted == [name]
+    assert plan.removed == [f"workflow_job_templates/GPU rollout: the step {name} runs template {OWN[name]}"]
 
 
 def merged(*parts: Links) -> Links:

@@ -34,7 +34,7 @@ LARGE: dict[str, Any] = {
         for kind in CREDENTIAL_TYPES
         if kind not in dict(ALTERNATIVES)
     ],
-    "inventory": {"sources": [{"name": "fleet", "path": "inventory/fleet.clusters.yml", "credential": "clouds"}]},
+    "inventory": {"sources": [{"name": "fleet", "path": "inventory/magnum.clusters.yml", "credential": "clouds"}]},
     "schedules": {name: {"start": "2026-01-01 06:00"} for name in OPERATIONS if OPERATIONS[name].scheduled},
     "notifications": [
         {"name": "hook", "type": "webhook", "configuration": {"url": "https://hook.example.com", "headers": {}}}
@@ -84,7 +84,7 @@ def test_a_job_template_has_at_most_one_credential_of_a_type() -> None:
 
 def test_a_credential_may_be_for_some_operations() -> None:
     """Reports get one that may only read."""
-    credentials = [
+    credentials: list[dict[str, Any]] = [
         {"name": "reads", "type": "kubeconfig", "operations": ["plan", "report"]},
         {"name": "changes", "type": "kubeconfig", "operations": ["site"]},
         {"name": "cloud", "type": "vks"},
