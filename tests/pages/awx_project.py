@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import yaml
 
-from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import OPERATIONS
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import OPERATIONS, REMOVES, Operation
 from tests.programs import REPO
 
 PROJECT = REPO / "examples" / "awx" / "project"
 PLAYBOOKS = {PROJECT / f"{name}.yml": name for name in OPERATIONS}
+PAGE = REPO / "roles" / "awx" / "README.md"
+_TABLE = re.compile(r"(?<=^## Operations\n\n).*?(?=\n## )", re.MULTILINE | re.DOTALL)
 REQUIREMENTS = PROJECT / "collections" / "requirements.yml"
 _PLAYBOOK = """\
 ---
@@ -23,6 +26,24 @@ _PLAYBOOK = """\
 - name: {title}
   ansible.builtin.import_playbook: accel.gpu.{name}
 """
+
+
+def page() -> str:
+    """The page of the role awx, with the table of all operations."""
+    rows = "".join(
+        f"| `{operation.playbook}` | {operation.purpose.rstrip('.')} | {_offered(operation)} | {', '.join(operation.credentials)} |\n"
+        for operation in OPERATIONS.values()
+    )
+    text = (
+        "The template of an operation gets the credentials for clusters and clouds (`kubeconfig`, `kubernetes`, `openstack`, `clouds`, `vks`), and those in this\n"
+        "table. `make docs` generates it from `plugins/plugin_utils/awx/operations.py`.\n\n"
+        f"| operation | purpose | offered | credentials |\n|---|---|---|---|\n{rows}"
+    )
+    return _TABLE.sub(lambda _match: text, PAGE.read_text(encoding="utf-8"))
+
+
+def _offered(operation: Operation) -> str:
+    return "only if `operations` names it" if operation.effect == REMOVES else "always"
 
 
 def playbook(path: Path) -> str:
