@@ -571,8 +571,10 @@ class Runs:
             )
             shown.update(job=approval["id"], job_kind="workflow_approvals")
             return self.wait(approval, 3600)
-        # A workflow's limit and answers reach only templates that ask for them.
-        prompts = {"limit": limit} if limit and template["ask_limit_on_launch"] else {}
+        # A workflow's limit and answers, and the prompts of a step, reach only templates that ask for them.
+        prompts: Row = {"limit": limit} if limit and template["ask_limit_on_launch"] else {}
+        if node["job_slice_count"] and template["ask_job_slice_count_on_launch"]:
+            prompts["job_slice_count"] = node["job_slice_count"]
         accepted, dummy = self._answers(template, answers, strict=False)
         parent = {"name": workflow["name"], "launch_type": "manual"}
         job = self._start(template, prompts, accepted, dict(artifacts), parent)

@@ -140,6 +140,7 @@ class StandIn:
                 "identifier": node["identifier"],
                 "workflow_job_template": workflow["id"],
                 "unified_job_template": template,
+                **({"job_slice_count": node["job_slice_count"]} if "job_slice_count" in node else {}),
             }
             steps[node["identifier"]] = store.create(kind, body)["id"]
         for node in nodes:

@@ -168,7 +168,8 @@ def plan_steps(
     reset = sorted(
         row["identifier"]
         for row in rows
-        if row["identifier"] in declared and (row["identifier"] in others or any(row.get(name) for name in _OVERRIDES))
+        if row["identifier"] in declared
+        and (row["identifier"] in others or _has_overrides(row, declared[row["identifier"]]))
     )
     steps = {step.identifier: step for step in actual.values() if not step.own}
     for identifier, node in declared.items():
@@ -222,6 +223,10 @@ def plan_steps(
         for name in reset
     ]
     return StepPlan(_links_to_leave(actual, steps, {*deleted, *reset}), links, [*deleted, *reset], removed, kept)
+
+
+def _has_overrides(row: Row, node: Row) -> bool:
+    return any(row.get(name) and row[name] != node.get(name) for name in _OVERRIDES)
 
 
 def _runs_another(row: Row, declared: t.Mapping[str, Row], templates: t.Mapping[str, int]) -> bool:

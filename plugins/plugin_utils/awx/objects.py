@@ -277,7 +277,8 @@ class _Kit:
         nodes = [
             {
                 "identifier": step,
-                **({"approval": approval} if step == APPROVAL else {"template": templates[step]}),
+                # A launch has a limit more often than not, and AWX fails a slice in which it leaves no cluster. A workflow cannot ask for the number of slices.
+                **({"approval": approval} if step == APPROVAL else {"template": templates[step], "job_slice_count": 1}),
                 "success": list(WORKFLOW[index : index + 1]),
             }
             for index, step in enumerate(WORKFLOW, 1)

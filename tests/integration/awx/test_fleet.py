@@ -30,17 +30,20 @@ SHORT, LONG = {"gpu_sharing_wait_timeout": 1}, {"gpu_sharing_wait_timeout": 3600
 LEASE_SECONDS = 10
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 MIG_MODEL = "A100-SXM4-80GB"
-MIG_NODE = gpu_node(
-    "mig",
-    labels={
-        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
-        "nvidia.com/gpu.memory": "81920",
-        "nvidia.com/gpu.family": "ampere",
-        "nvidia.com/gpu.compute.major": "8",
-        "nvidia.com/gpu.compute.minor": "0",
-        "nvidia.com/mig.capable": "true",
-        "nvidia.com/mig.strategy": "single",
-    },
+MIG_NODE, LATE_NODE = (
+    gpu_node(
+        name,
+        labels={
+            "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+            "nvidia.com/gpu.memory": "81920",
+            "nvidia.com/gpu.family": "ampere",
+            "nvidia.com/gpu.compute.major": "8",
+            "nvidia.com/gpu.compute.minor": "0",
+            "nvidia.com/mig.capable": "true",
+            "nvidia.com/mig.strategy": "single",
+        },
+    )
+    for name in ("mig", "late")
 )
 
 
@@ -209,36 +212,36 @@ def test_two_hosts_of_one_cluster_take_turns(running: Fleet) -> None:
 
 @pytest.mark.usual(120)
 def test_site_changes_only_what_was_approved(running: Fleet) -> None:
-    """Between the plan and the approval, the inventory gains a cluster, and the pool of another one is to be partitioned. The plan has two slices."""
+    """Between the plan and the approval, a cluster gains a node, the variables of another one change, and the inventory gains a third.
+
+    The templates are cut into slices, the steps of the workflow are not.
+    """
     running.server("c02").api.request("POST", "/api/v1/nodes", MIG_NODE)
-    hosts = {name: cluster(name) for name in ("c01", "c02")}
-    running.declare(hosts, gpu_pools=[POOL, {"name": "train", "match": {"model": MIG_MODEL}}])
+    hosts = {name: cluster(name) for name in ("c01", "c02", "c04")}
+    pools = [POOL, {"name": "train", "match": {"model": MIG_MODEL}}]
+    running.declare(hosts, gpu_pools=pools)
     running.sync()
     with running.sliced(2, "GPU plan", "GPU site"):
         workflow = running.awx.launch("GPU rollout", "workflow_job_templates")
         approval = running.awx.pending_approval(workflow)
-        pools = [
-            POOL,
-            {"name": "train", "match": {"model": MIG_MODEL}, "sharing": {"mode": "mig", "layout": {"1g.10gb": 7}}},
-        ]
-        running.declare({**hosts, "c03": cluster("c03")}, gpu_pools=pools)
+        running.server("c02").api.request("POST", "/api/v1/nodes", LATE_NODE)
+        other = {**cluster("c04"), "lease": {"wait_timeout": LEASE_SECONDS + 1}}
+        running.declare({**hosts, "c03": cluster("c03"), "c04": other}, gpu_pools=pools)
         running.sync()
         marks = running.marks()
         assert running.awx.request("POST", f"workflow_approvals/{approval['id']}/approve/")[0] == 204
         running.awx.awx.runs.wait(workflow, 900)
     jobs = [job for job in running.awx.awx.runs.rows["jobs"].values() if job["id"] > workflow["id"]]
-    plans = [job for job in jobs if job["name"] == "GPU plan"]
-    sites = [job for job in jobs if job["name"] == "GPU site"]
-    assert [len(plans), len(sites)] == [2, 2]
-    # Each slice of the plan has one of the two clusters.
-    assert sorted(name for job in plans for name in job["artifacts"]["gpu_report_summary"]) == ["c01", "c02"]
-    output = "".join(job["output"] for job in sites)
-    numbers = " and ".join(str(job["id"]) for job in plans)
-    assert shows(
-        output, f"The cluster c03 is not in the plan that was approved (job {numbers}), so nobody has seen its changes"
-    ), output[-6000:]
-    assert shows(output, "On the cluster c02, this run would do more than the plan that was approved"), output[-6000:]
-    assert shows(output, "nodes that are partitioned anew: 1 instead of 0"), output[-6000:]
+    assert [job["name"] for job in jobs] == ["GPU plan", "GPU site"]
+    plan, site = jobs
+    assert sorted(plan["artifacts"]["gpu_report_summary"]) == ["c01", "c02", "c04"]
+    output = site["output"]
+    for text in (
+        f"The cluster c03 is not in the plan that was approved (job {plan['id']}), so nobody has seen its changes",
+        f"On the cluster c02, this run would do more than the plan that was approved (job {plan['id']}): pool train: nodes to change: 2 instead of 1",
+        f"The variables of the cluster c04 (gpu_cluster, gpu_defaults or gpu_pools) have changed since the plan that was approved (job {plan['id']})",
+    ):
+        assert shows(output, text), output[-6000:]
     # The run continues with the approved cluster only. Helm, which it needs, is not in this execution environment.
     assert not shows(output, "The cluster c01 is not in the plan")
     assert not shows(output, "On the cluster c01, this run")
