@@ -90,7 +90,6 @@ _value:
             repartitioned_nodes: {description: Number of nodes that are partitioned anew., type: int, sample: 1}
             created: {description: Number of nodes to create in a node group., type: int, sample: 1}
             removed: {description: Number of nodes to remove from a node group., type: int, sample: 1}
-      sample: {pool train: {nodes: 2, pods: 3}, node group train: {created: 1}}
     unknown: {description: 'For a plan, what could not be read.', type: list, elements: str, sample: []}
     uid: {description: 'For a plan, the UID of the namespace kube-system, by which the cluster is recognized.', type: str, sample: ''}
     declaration: {description: 'For a plan, the hash of O(declaration).', type: str, sample: 5f70bf18a0860070}

@@ -30,6 +30,8 @@ _raw:
   description: One dictionary with the variables C(gpu_plan_of_job_ID) by name. Each contains the summaries of one job by the name of the cluster.
   type: list
   elements: dict
+  contains:
+    gpu_plan_of_job_ID: {description: 'The result of P(accel.gpu.report_summary#filter) for each cluster of the job.', type: raw, sample: {}}
 """
 
 import re

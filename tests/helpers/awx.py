@@ -113,6 +113,8 @@ class StandIn:
                 body |= {"inventory": numbers["inventories", item.parent], **source}
             if item.kind == "projects":
                 body["scm_type"] = "git"
+            if item.kind == "workflow_job_templates":
+                body |= {"extra_vars": "{}", **dict.fromkeys(("limit", "job_tags", "skip_tags", "scm_branch"), "")}
             row = store.create(item.kind, {"name": item.name, "description": item.description, **body})
             organization = row["id"] if item.kind == "organizations" else organization
             numbers[item.key] = row["id"]

@@ -39,7 +39,7 @@ def page() -> str:
         "table. `make docs` generates it from `plugins/plugin_utils/awx/operations.py`.\n\n"
         f"| operation | purpose | offered | credentials |\n|---|---|---|---|\n{rows}"
     )
-    return _TABLE.sub(lambda _match: text, PAGE.read_text(encoding="utf-8"))
+    return _TABLE.sub(lambda _match: text, PAGE.read_text(encoding="utf-8"), count=1)
 
 
 def _offered(operation: Operation) -> str:

@@ -30,7 +30,7 @@ _COLLECTION = "accel.gpu."
 # Options and names of variables in a sentence.
 _CODE = re.compile(r"-e \w+=\w+(?:,\w+)*(?: -e \w+=\w+(?:,\w+)*)*|--check\b|\bgpu_[\w.]*\w(?![=\w])")
 # Playbooks that other playbooks import; users do not run them.
-_IMPORTED = ("kubeconfigs", "require_approval", "require_hosts", "require_pool")
+IMPORTED = ("kubeconfigs", "require_approval", "require_hosts", "require_pool")
 _HEAD = """\
 # Reference
 
@@ -101,7 +101,7 @@ def _with_code(text: str) -> str:
 def _playbooks() -> Iterator[tuple[str, str]]:
     """Each playbook that users run, with the comment at its start."""
     for path in sorted((REPO / "playbooks").glob("*.yml")):
-        if path.stem not in _IMPORTED:
+        if path.stem not in IMPORTED:
             comment = re.findall(r"^# (.*)$", path.read_text(encoding="utf-8").partition("\n- ")[0], re.MULTILINE)
             yield path.stem, " ".join(comment)
 

@@ -30,7 +30,11 @@ from tests.programs import REPO
 DOCS = REPO / "docs"
 ROLES = sorted(path.parent for path in (REPO / "roles").glob("*/README.md"))
 PAGES = [REPO / "README.md", *sorted(DOCS.glob("*.md")), *(role / "README.md" for role in ROLES)]
-WITH_REPORT = sorted(path.stem for path in (REPO / "playbooks").glob("*.yml") if "accel.gpu.report" in path.read_text())
+WITH_REPORT = sorted(
+    path.stem
+    for path in (REPO / "playbooks").glob("*.yml")
+    if "accel.gpu.report" in path.read_text() and path.stem not in module_lists.IMPORTED
+)
 # A bar ends a cell also in code, unless it is escaped (GitHub Flavored Markdown, "Tables").
 CELL_BORDER = re.compile(r"(?<!\\)\|")
 LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)")
