@@ -1,21 +1,22 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks and the requirements of examples/awx/project, a Git project for AWX, from the table of operations."""
+"""What is generated for AWX: the playbooks and the requirements of examples/awx/project, and the reference of gpu_awx in the role."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import yaml
 
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.operations import OPERATIONS, REMOVES, Operation
+from ansible_collections.accel.gpu.plugins.plugin_utils.awx.settings import SETTINGS
+from tests.pages.variables import MARK, as_yaml, options, table
 from tests.programs import REPO
 
 PROJECT = REPO / "examples" / "awx" / "project"
 PLAYBOOKS = {PROJECT / f"{name}.yml": name for name in OPERATIONS}
 PAGE = REPO / "roles" / "awx" / "README.md"
-_TABLE = re.compile(r"(?<=^## Operations\n\n).*?(?=\n## )", re.MULTILINE | re.DOTALL)
+ROLE = REPO / "roles" / "awx" / "meta" / "argument_specs.yml"
 REQUIREMENTS = PROJECT / "collections" / "requirements.yml"
 _PLAYBOOK = """\
 ---
@@ -28,18 +29,38 @@ _PLAYBOOK = """\
 """
 
 
+def role() -> str:
+    """The argument specs of the role awx, with the keys of gpu_awx as an entry point without tasks."""
+    head = ROLE.read_text(encoding="utf-8").partition(MARK)[0]
+    described = "This entry point is only a reference and has no tasks. The entry point C(main) checks the variable."
+    keys = {
+        "gpu_awx": {"description": "What AWX offers.", "type": "dict", "required": True, "options": options(SETTINGS)}
+    }
+    entry = {"settings": {"short_description": "Every key of gpu_awx", "description": [described], "options": keys}}
+    return f"{head}{MARK}{as_yaml(entry, 2)}"
+
+
 def page() -> str:
-    """The page of the role awx, with the table of all operations."""
+    """The page of the role awx, with the tables of all keys and of all operations."""
+    keys = f"`make docs` generates this table from the schema, and `ansible-doc -t role accel.gpu.awx` shows it.\n\n{table(SETTINGS)}"
+    return _with_section(_with_section(PAGE.read_text(encoding="utf-8"), "Settings", keys), "Operations", _operations())
+
+
+def _with_section(text: str, title: str, content: str) -> str:
+    before, heading, rest = text.partition(f"\n## {title}\n")
+    return f"{before}{heading}\n{content}\n## {rest.partition(chr(10) + '## ')[2]}"
+
+
+def _operations() -> str:
     rows = "".join(
         f"| `{operation.playbook}` | {operation.purpose.rstrip('.')} | {_offered(operation)} | {', '.join(operation.credentials)} |\n"
         for operation in OPERATIONS.values()
     )
-    text = (
+    return (
         "The template of an operation gets the credentials for clusters and clouds (`kubeconfig`, `kubernetes`, `openstack`, `clouds`, `vks`), and those in this\n"
         "table. `make docs` generates it from `plugins/plugin_utils/awx/operations.py`.\n\n"
         f"| operation | purpose | offered | credentials |\n|---|---|---|---|\n{rows}"
     )
-    return _TABLE.sub(lambda _match: text, PAGE.read_text(encoding="utf-8"), count=1)
 
 
 def _offered(operation: Operation) -> str:

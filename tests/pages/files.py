@@ -30,6 +30,7 @@ FILES: dict[Path, Callable[[], str]] = {
     pictures.PLAN: pictures.plan,
     galaxy_requirements.PAGE: galaxy_requirements.page,
     awx_project.PAGE: awx_project.page,
+    awx_project.ROLE: awx_project.role,
     awx_project.REQUIREMENTS: awx_project.requirements,
     **{path: partial(awx_project.playbook, path) for path in awx_project.PLAYBOOKS},
     **{path: partial(role_defaults.page, path) for path in role_defaults.PAGES},

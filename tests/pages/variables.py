@@ -117,7 +117,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _yaml(value: Any, indent: int) -> str:
+def as_yaml(value: Any, indent: int) -> str:
     text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
     return re.sub(r"^(?=.)", " " * indent, text, flags=re.MULTILINE)
 
@@ -134,7 +134,7 @@ def role() -> str:
             "options": document(),
         }
     }
-    return f"{head}{MARK}{_yaml(entry, 2)}"
+    return f"{head}{MARK}{as_yaml(entry, 2)}"
 
 
 _HEAD = """# Variable reference
@@ -152,10 +152,15 @@ def page() -> str:
     parts = [_HEAD]
     for name, section in DOCUMENTS.items():
         about = f"{_CLUSTER} Type: map." if name == "gpu_cluster" else f"{_markdown(_POOLS[0])} Type: list of maps."
-        rows = "".join(_row(path, field) for path, field in fields(section))
-        parts.append(f"\n## {name}\n\n{about}\n\n| key | type | default | description |\n|---|---|---|---|\n{rows}")
+        parts.append(f"\n## {name}\n\n{about}\n\n{table(section)}")
     parts.append(f"\n## gpu_defaults\n\n{_markdown(' '.join(_DEFAULTS))} Type: map.\n")
     return "".join(parts)
+
+
+def table(section: Section) -> str:
+    """A table of all keys at every depth."""
+    rows = "".join(_row(path, field) for path, field in fields(section))
+    return f"| key | type | default | description |\n|---|---|---|---|\n{rows}"
 
 
 def _row(path: str, field: Field) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from pathlib import Path
 
@@ -71,4 +72,6 @@ def test_plan_runs_from_an_installation(artifact: Path, tmp_path: Path) -> None:
 def test_galaxy_imports_the_artifact() -> None:
     printed = run(REPO / "tools" / "importer")
     assert "Importer processing completed successfully" in printed
-    assert not [line for line in printed.splitlines() if line.startswith(("WARNING", "ERROR"))]
+    problems = [line for line in printed.splitlines() if line.startswith(("WARNING", "ERROR"))]
+    # The importer checks the files without the collection, from which the example project for AWX imports playbooks.
+    assert not [line for line in problems if not re.search(r"Failed to find accel\.gpu\.\w+ playbook", line)]

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The variable gpu_awx, in which a user describes what AWX offers: its keys, their defaults, and all problems in it at once (pure).
 
-A new key needs a field here, its use in objects.py, and a row in the README of the role awx.
+A new key needs a field with its `doc` here, its use in objects.py, and its use in the tasks of the role awx. `make docs` writes the reference.
 """
 
 from __future__ import annotations
@@ -122,97 +122,158 @@ def _name(default: str | None = None, **more: t.Any) -> Text:
     return Text((_name_of_an_object, _at_most(_MAX_NAME)), default=default, **more)
 
 
-def _count(high: int, default: int) -> Field:
-    return integer_between(1, high, "the minimum is 1", f"the maximum is {high}", default=default)
+def _count(high: int, default: int, doc: str) -> Field:
+    return integer_between(1, high, "the minimum is 1", f"the maximum is {high}", default=default, doc=doc)
 
 
-_PEOPLE = Section(
-    fields={"teams": ListOf(item=_name()), "users": ListOf(item=Text((_name_of_an_object, _at_most(_MAX_USERNAME))))}
-)
+def _people(doc: str) -> Section:
+    return Section(
+        doc=doc,
+        fields={
+            "teams": ListOf(doc="Names of teams, which are created without members.", item=_name()),
+            "users": ListOf(
+                doc="Names of users, who must exist.", item=Text((_name_of_an_object, _at_most(_MAX_USERNAME)))
+            ),
+        },
+    )
+
+
 _SCHEDULED = tuple(name for name, operation in OPERATIONS.items() if operation.scheduled)
-_SCHEDULE = Section(
-    default=None,
-    fields={
-        "frequency": Choice(known=_FREQUENCIES, default="daily"),
-        "interval": _count(1000, 1),
-        "start": Text((_start,), required=True, missing="set the first time as YYYY-MM-DD HH:MM"),
-        "timezone": Text((_timezone,), default="UTC"),
-        "answers": MapOf(item=Text(empty=True), default={}),
-    },
-)
+
+
+def _schedule(operation: Operation) -> Section:
+    return Section(
+        default=None,
+        doc=f"When the operation runs. {operation.purpose}",
+        fields={
+            "frequency": Choice(doc="The unit of C(interval).", known=_FREQUENCIES, default="daily"),
+            "interval": _count(1000, 1, "Every how many units it runs."),
+            "start": Text(
+                (_start,),
+                doc="The first time, as YYYY-MM-DD HH:MM.",
+                required=True,
+                missing="set the first time as YYYY-MM-DD HH:MM",
+            ),
+            "timezone": Text((_timezone,), doc="The time zone of C(start), such as Europe/Zurich.", default="UTC"),
+            "answers": MapOf(
+                doc="Answers to the questions of the survey, by variable.", item=Text(empty=True), default={}
+            ),
+        },
+    )
+
+
 _REQUIRED: dict[str, t.Any] = {"required": True, "missing": "set a name"}
 SETTINGS = Section(
     fields={
-        "organization": _name("GPU clusters"),
-        "galaxy_credentials": ListOf(item=_name()),
-        "prefix": Text((_free_of_separators, _at_most(_MAX_PREFIX)), default="GPU ", empty=True, blank_is_unset=False),
+        "organization": _name("GPU clusters", doc="The organization of all objects."),
+        "galaxy_credentials": ListOf(
+            doc="The organization's credentials for Galaxy or Automation Hub. Needed only if the project installs the collection.", item=_name()
+        ),
+        "prefix": Text(
+            (_free_of_separators, _at_most(_MAX_PREFIX)),
+            doc="The first words of the names of templates.", default="GPU ", empty=True, blank_is_unset=False,
+        ),
         "execution_environment": Section(
+            doc="The execution environment of all jobs.",
             fields={
-                "name": _name("accel.gpu"),
-                "image": Text(),
-                "credential": _name(),
-                "pull": Choice(known=("always", "missing", "never"), default="missing"),
+                "name": _name("accel.gpu", doc="Its name."),
+                "image": Text(doc="The image. Without it, the execution environment must exist."),
+                "credential": _name(doc="The credential of the image's registry."),
+                "pull": Choice(doc="When AWX pulls the image.", known=("always", "missing", "never"), default="missing"),
             }
         ),
         "project": Section(
             required=True,
+            doc="The project with the playbooks, the inventory and the pools.",
             missing="set project.url, the URL of the Git repository that contains the files of examples/awx/project",
             fields={
-                "name": _name("accel.gpu"),
+                "name": _name("accel.gpu", doc="Its name."),
                 "url": Text(
                     (_address_without_login,),
+                    doc="The URL of the Git repository that contains the files of C(examples/awx/project).",
                     quotes_text=False,
                     required=True,
                     missing="set the URL of the Git repository that contains the files of examples/awx/project",
                 ),
-                "branch": Text((_at_most(_MAX_BRANCH),), default="", empty=True),
-                "credential": _name(),
-                "update_on_launch": Boolean(default=False),
+                "branch": Text((_at_most(_MAX_BRANCH),), doc="The branch. By default, that of the repository.", default="", empty=True),
+                "credential": _name(doc="The credential for the repository."),
+                "update_on_launch": Boolean(
+                    doc="Whether AWX syncs the project before each job. With V(false), a plan and the approved run have the same revision.", default=False
+                ),
             }
         ),
         "inventory": Section(
+            doc="The inventory, in which each host is a cluster.",
             fields={
-                "name": _name("GPU clusters"),
-                "update_on_launch": Boolean(default=True),
+                "name": _name("GPU clusters", doc="Its name."),
+                "update_on_launch": Boolean(doc="Whether AWX updates the sources before each job.", default=True),
                 "sources": ListOf(
+                    doc="The sources of the inventory.",
                     item=Section(
                         fields={
-                            "name": _name(**_REQUIRED),
-                            "path": Text((_path_in_the_project,), required=True, missing="set the path of an inventory file in the project"),
-                            "credential": _name(),
+                            "name": _name(doc="Its name.", **_REQUIRED),
+                            "path": Text(
+                                (_path_in_the_project,),
+                                doc="The path of an inventory file in the project.", required=True, missing="set the path of an inventory file in the project",
+                            ),
+                            "credential": _name(doc="The credential of the cloud whose clusters the file lists."),
                         }
                     )
                 ),
             }
         ),
         "credentials": ListOf(
+            doc="The credentials of the jobs. A job gets one of each type, and reads only one of V(kubernetes) and V(kubeconfig), and of V(openstack) and "
+            "V(clouds).",
             item=Section(
                 fields={
-                    "name": _name(**_REQUIRED),
-                    "type": Choice(known=tuple(CREDENTIAL_TYPES), required=True, missing=f"set one of {', '.join(CREDENTIAL_TYPES)}"),
-                    "inputs": Anything(blank_is_unset=True, quotes_text=False),
-                    "operations": ListOf(item=Choice(known=tuple(OPERATIONS))),
+                    "name": _name(doc="Its name.", **_REQUIRED),
+                    "type": Choice(
+                        doc="Its type.", known=tuple(CREDENTIAL_TYPES), required=True, missing=f"set one of {', '.join(CREDENTIAL_TYPES)}"
+                    ),
+                    "inputs": Anything(
+                        doc="Its contents, by the names of the type's inputs. Without them, the credential must exist in AWX.",
+                        blank_is_unset=True, quotes_text=False,
+                    ),
+                    "operations": ListOf(
+                        doc="The operations whose job templates get it, for example V(plan) and V(report) for one that may only read. By default, all that "
+                        "use its type.",
+                        item=Choice(known=tuple(OPERATIONS)),
+                    ),
                 }
             )
         ),
-        "update_secrets": Boolean(default=False),
-        "operations": ListOf(item=Choice(known=tuple(OPERATIONS)), default=list(DEFAULT)),
-        "slices": _count(_MAX_SLICES, 1),
-        "forks": _count(_MAX_FORKS, 5),
-        "operators": _PEOPLE,
-        "approvers": _PEOPLE,
-        "approval_timeout": seconds(default=0),
+        "update_secrets": Boolean(
+            doc="Whether a run sends the C(inputs) of credentials that exist, for example after a password was changed. AWX does not show them, so each such "
+            "run changes every credential.",
+            default=False,
+        ),
+        "operations": ListOf(
+            doc="Names of playbooks. Each becomes a job template. By default, all that remove nothing.",
+            item=Choice(known=tuple(OPERATIONS)), default=list(DEFAULT),
+        ),
+        "slices": _count(_MAX_SLICES, 1, "The number of jobs into which a job for several clusters is cut."),
+        "forks": _count(_MAX_FORKS, 5, "The number of clusters that a job handles at the same time."),
+        "operators": _people("Who runs operations. If there are approvers, operators run only operations that change nothing, and the workflow."),
+        "approvers": _people(
+            "Who approves the plan of the workflow, and runs all operations. Without this key, operators may run what changes clusters."
+        ),
+        "approval_timeout": seconds(doc="Seconds after which an approval is refused. V(0) waits forever.", default=0),
         "schedules": Section(
-            fields=dict.fromkeys(_SCHEDULED, _SCHEDULE),
+            doc="When operations that change nothing, or only new nodes, run.",
+            fields={name: _schedule(OPERATIONS[name]) for name in _SCHEDULED},
             hints=dict.fromkeys(set(OPERATIONS) - set(_SCHEDULED), "it cannot be scheduled, because nobody would approve its changes"),
         ),
         "notifications": ListOf(
+            doc="Messages about jobs and approvals.",
             item=Section(
                 fields={
-                    "name": _name(**_REQUIRED),
-                    "type": Choice(known=tuple(_NOTIFICATIONS), required=True, missing="set a type, such as webhook"),
-                    "configuration": Anything(quotes_text=False, required=True, missing="set AWX's configuration of this type"),
-                    "events": ListOf(item=Choice(known=_EVENTS), default=["error", "approvals"]),
+                    "name": _name(doc="Its name.", **_REQUIRED),
+                    "type": Choice(doc="Its type.", known=tuple(_NOTIFICATIONS), required=True, missing="set a type, such as webhook"),
+                    "configuration": Anything(
+                        doc="AWX's configuration of this type.", quotes_text=False, required=True, missing="set AWX's configuration of this type"
+                    ),
+                    "events": ListOf(doc="What is reported.", item=Choice(known=_EVENTS), default=["error", "approvals"]),
                 }
             )
         ),
