@@ -190,7 +190,7 @@ def _tags(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield from _tags(entry.get(part, ()))
 
 
-_SITE = yaml.safe_load((REPO / "playbooks" / "site.yml").read_text())[1]
+_SITE = next(play for play in yaml.safe_load((REPO / "playbooks" / "site.yml").read_text()) if "roles" in play)
 TAGS = sorted(_tags([*_SITE["roles"], *_SITE["tasks"]]))
 
 
