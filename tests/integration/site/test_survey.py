@@ -213,7 +213,7 @@ STARTED_LATE = [
     ("reset", {"gpu_sharing_pool_name": "notebooks", "gpu_confirm": "one"}, "did you mean gpu_sharing_pool_names?"),
     ("share", {"gpu_pool": "notebooks"}, "Select pools with gpu_sharing_pool_names"),
     ("share", {"gpu_sharing_pool_name": "notebooks"}, "did you mean gpu_sharing_pool_names?"),
-    ("repair", {"gpu_pools_names": "notebooks"}, "or gpu_sharing_pool_names?"),
+    ("repair", {"gpu_pools_names": "notebooks"}, "gpu_sharing_pool_names or gpu_vsphere_templates_pool_names?"),
     ("nodegroups", {"gpu_pool": "train"}, "gpu_nodegroups_pool_names (nodegroups)"),
     ("nodegroups", {"gpu_nodegroups_pool_name": "train"}, "did you mean gpu_nodegroups_pool_names?"),
     ("uninstall", {"gpu_uninstall_reset_migs": "false"}, "did you mean gpu_uninstall_reset_mig?"),
