@@ -28,6 +28,22 @@ from tests.helpers.playbook import PlaybookRun, run_playbook
 from tests.programs import BUILD, REPO, VENV_BIN, environment
 
 HOST = "localhost"
+# The configuration of a notification.
+HOOK = {
+    "url": "https://hook.example.com",
+    "http_method": "POST",
+    "headers": {},
+    "disable_ssl_verification": False,
+    "username": "",
+    "password": "",
+}
+# An inventory source in which a job fetches the kubeconfigs itself.
+_VKS = {
+    "plugin": "accel.gpu.clusters",
+    "clouds": [{"vks": {}}],
+    "write_kubeconfigs": False,
+    "kubeconfig_folder": "/runner/kubeconfigs",
+}
 NO_CLUSTER = "The kubeconfig /nonexistent does not exist"
 _AUTHOR = {f"GIT_{role}_{what}": "test@example.com" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
@@ -129,6 +145,24 @@ class StandIn:
         for source in list(store.tables["inventory_sources"].values()):
             update = self.awx.runs.update_inventory(source)
             assert update["status"] == "successful", update["output"]
+
+    def fill_from_vks(self, addresses: Mapping[str, str], account: Mapping[str, str]) -> list[str]:
+        """Fill the stand-in with the clusters of a fake of VKS, whose addresses and account are environment variables; return their names."""
+        inputs = {"client_id": account["GRN_CLIENT_ID"], "client_secret": account["GRN_CLIENT_SECRET"]}
+        self.awx.runs.environment |= addresses
+        (self.repository / "inventory" / "vks.clusters.yml").write_text(yaml.safe_dump(_VKS))
+        self.commit()
+        source = {"name": "vks", "path": "inventory/vks.clusters.yml", "credential": "account"}
+        credential = {"name": "account", "type": "vks", "inputs": {**inputs, "region": "", "project_id": ""}}
+        self.fill(
+            {
+                "project": {"url": str(self.repository)},
+                "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
+                "inventory": {"sources": [source]},
+                "credentials": [credential],
+            }
+        )
+        return self.awx.runs.hosts(self.named("inventories", "GPU clusters")["id"])
 
     def _fill_steps(self, workflow: Row, nodes: list[Row], numbers: Mapping[tuple[str, str], int]) -> None:
         store, kind, steps = self.awx.store, "workflow_job_template_nodes", dict[str, int]()

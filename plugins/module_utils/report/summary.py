@@ -182,25 +182,27 @@ def _problems_of_one(job: int, approved: t.Any, cluster: str, now: Document | No
     ]
 
 
+def _above(approved: t.Any, now: Document, texts: t.Mapping[str, str]) -> t.Iterator[str]:
+    """The numbers with a text that are greater than the approved ones. An unknown number was not approved."""
+    known = approved if isinstance(approved, t.Mapping) else {}
+    for key, text in texts.items():
+        before = known.get(key)
+        limit = before if isinstance(before, int) else 0
+        if now.get(key, 0) > limit:
+            yield f"{text}: {now[key]} instead of {limit}"
+
+
 def _others(approved: t.Any, now: Document) -> t.Iterator[str]:
     """The numbers of pools and node groups that are greater than the approved ones. Fewer are left if a canceled run has made a part of the changes."""
     known = approved if isinstance(approved, t.Mapping) else {}
     for name, numbers in now.items():
-        before = known.get(name)
-        for key, number in numbers.items():
-            limit = before.get(key) if isinstance(before, t.Mapping) else 0
-            if not isinstance(limit, int) or number > limit:
-                yield f"{name}: {_NUMBERS[key]}: {number} instead of {limit if isinstance(limit, int) else 0}"
+        yield from (f"{name}: {text}" for text in _above(known.get(name), numbers, _NUMBERS))
 
 
 def _greater(approved: t.Any, now: Document) -> t.Iterator[str]:
-    """The numbers that are greater than the approved ones, and the node groups whose deletion was not approved. An unknown number was not approved."""
+    """The totals that are greater than the approved ones, and the node groups whose deletion was not approved."""
     known = approved if isinstance(approved, t.Mapping) else {}
-    for key, text in _TEXTS.items():
-        before = known.get(key)
-        limit = before if isinstance(before, int) else 0
-        if now[key] > limit:
-            yield f"{text}: {now[key]} instead of {limit}"
+    yield from _above(known, now, _TEXTS)
     groups = known.get("deleted_nodegroups")
     listed = dict(map(_group, groups)) if isinstance(groups, list) else {}
     for name, count in map(_group, now["deleted_nodegroups"]):

@@ -160,17 +160,10 @@ def plan_steps(
     """
     declared = {node["identifier"]: node for node in workflow.options["nodes"]}
     actual = _actual_steps(rows, declared)
-    others = {
-        row["identifier"]: row
-        for row in rows
-        if row["identifier"] in declared and _runs_another(row, declared, templates)
-    }
-    reset = sorted(
-        row["identifier"]
-        for row in rows
-        if row["identifier"] in declared
-        and (row["identifier"] in others or _has_overrides(row, declared[row["identifier"]]))
-    )
+    own = [row for row in rows if row["identifier"] in declared]
+    others = {row["identifier"] for row in own if _runs_another(row, declared[row["identifier"]], templates)}
+    overridden = {row["identifier"] for row in own if _has_overrides(row, declared[row["identifier"]])}
+    reset = sorted(others | overridden)
     steps = {step.identifier: step for step in actual.values() if not step.own}
     for identifier, node in declared.items():
         before = actual[identifier].links if identifier in actual else {}
@@ -229,9 +222,9 @@ def _has_overrides(row: Row, node: Row) -> bool:
     return any(row.get(name) and row[name] != node.get(name) for name in _OVERRIDES)
 
 
-def _runs_another(row: Row, declared: t.Mapping[str, Row], templates: t.Mapping[str, int]) -> bool:
+def _runs_another(row: Row, node: Row, templates: t.Mapping[str, int]) -> bool:
     """Whether a step of the role runs something else than declared. The module would rename the template that stands in place of the approval."""
-    node, number = declared[row["identifier"]], row.get("unified_job_template")
+    number = row.get("unified_job_template")
     if "approval" in node:
         address = str((row.get("related") or {}).get("unified_job_template") or "")
         return bool(number) and "/workflow_approval_templates/" not in address

@@ -13,18 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.awx import HOST, StandIn, stand_in
+from tests.helpers.awx import HOOK, HOST, StandIn, stand_in
 from tests.helpers.playbook import PlaybookRun
 
 NODES = "workflow_job_template_nodes"
-HOOK = {
-    "url": "https://hook.example.com",
-    "http_method": "POST",
-    "headers": {},
-    "disable_ssl_verification": False,
-    "username": "",
-    "password": "",
-}
 ROLLOUT = "workflow_job_templates/GPU rollout: the step"
 
 

@@ -165,14 +165,6 @@ def test_the_project_provides_the_collection(tree: Path, tmp_path: Path) -> None
         assert job["artifacts"][PLANNED].keys() == {"one"}
 
 
-VKS = {
-    "plugin": "accel.gpu.clusters",
-    "clouds": [{"vks": {}}],
-    "write_kubeconfigs": False,
-    "kubeconfig_folder": "/runner/kubeconfigs",
-}
-
-
 @pytest.mark.usual(60)
 @pytest.mark.parametrize("job_type", ["check", "run"])
 def test_a_job_fetches_the_kubeconfigs_of_its_clusters(tmp_path: Path, job_type: str) -> None:
@@ -180,22 +172,7 @@ def test_a_job_fetches_the_kubeconfigs_of_its_clusters(tmp_path: Path, job_type:
     with running_vks(tmp_path / "vks") as fake, stand_in(tmp_path / "stand-in") as running:
         account = Account(fake, tmp_path / "vks")
         secret = account.env["GRN_CLIENT_SECRET"]
-        inputs = {"client_id": account.env["GRN_CLIENT_ID"], "client_secret": secret, "region": "", "project_id": ""}
-        running.awx.runs.environment |= fake.addresses()
-        (running.repository / "inventory" / "vks.clusters.yml").write_text(yaml.safe_dump(VKS))
-        running.commit()
-        running.fill(
-            {
-                "project": {"url": str(running.repository)},
-                "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
-                "inventory": {
-                    "sources": [{"name": "vks", "path": "inventory/vks.clusters.yml", "credential": "account"}]
-                },
-                "credentials": [{"name": "account", "type": "vks", "inputs": inputs}],
-            }
-        )
-        inventory = running.named("inventories", "GPU clusters")["id"]
-        assert running.awx.runs.hosts(inventory) == [CLUSTER]
+        assert running.fill_from_vks(fake.addresses(), account.env) == [CLUSTER]
         assert account.writes() == [], "the update of the inventory issues no kubeconfig"
         job = running.finished("GPU share", job_type=job_type)
         kubeconfig = running.awx.folder / "jobs" / f"awx_{job['id']}" / "kubeconfigs" / f"{CLUSTER}.kubeconfig"

@@ -14,18 +14,10 @@ import pytest
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.objects import KINDS, desired_objects
 from ansible_collections.accel.gpu.plugins.plugin_utils.awx.settings import read_settings
 from lab.awx.store import KINDS as STORED
-from tests.helpers.awx import HOST, StandIn, stand_in
+from tests.helpers.awx import HOOK, HOST, StandIn, stand_in
 from tests.helpers.playbook import PlaybookRun
 
 SECRET = "apiVersion: v1 # kubeconfig-of-the-test"
-HOOK = {
-    "url": "https://hook.example.com",
-    "http_method": "POST",
-    "headers": {},
-    "disable_ssl_verification": False,
-    "username": "",
-    "password": "",
-}
 
 
 def settings(running: StandIn) -> dict[str, Any]:

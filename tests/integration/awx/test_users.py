@@ -94,33 +94,8 @@ def test_every_user_gets_the_result_of_root(running: StandIn, usual: dict[str, t
 def test_an_inventory_update_and_a_job_that_fetches_a_kubeconfig(tmp_path: Path, name: str) -> None:
     with running_vks(tmp_path / "vks") as fake, stand_in(tmp_path / "stand-in") as started:
         account = Account(fake, tmp_path / "vks")
-        inputs = {
-            "client_id": account.env["GRN_CLIENT_ID"],
-            "client_secret": account.env["GRN_CLIENT_SECRET"],
-            "region": "",
-            "project_id": "",
-        }
-        started.awx.runs.environment |= fake.addresses()
         started.awx.runs.user = USERS[name]
-        source = {
-            "plugin": "accel.gpu.clusters",
-            "clouds": [{"vks": {}}],
-            "write_kubeconfigs": False,
-            "kubeconfig_folder": "/runner/kubeconfigs",
-        }
-        (started.repository / "inventory" / "vks.clusters.yml").write_text(yaml.safe_dump(source))
-        started.commit()
-        started.fill(
-            {
-                "project": {"url": str(started.repository)},
-                "execution_environment": {"image": "registry.example.com/accel-gpu:1"},
-                "inventory": {
-                    "sources": [{"name": "vks", "path": "inventory/vks.clusters.yml", "credential": "account"}]
-                },
-                "credentials": [{"name": "account", "type": "vks", "inputs": inputs}],
-            }
-        )
-        assert started.awx.runs.hosts(started.named("inventories", "GPU clusters")["id"]) == [CLUSTER]
+        assert started.fill_from_vks(fake.addresses(), account.env) == [CLUSTER]
         job = started.finished("GPU share")
         # The fake has no Kubernetes: the job fails when it contacts the API server that the kubeconfig names.
         assert job["status"] == "failed"
